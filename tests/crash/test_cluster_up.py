@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from support.kafka import kafka_home, poll_until
+from support.schemas import require_fit
 
 WAIT_S = 120.0
 #: Less than the minute that a controlled shutdown may take.
@@ -91,6 +92,7 @@ def test_a_signal_stops_all_nodes_in_order(tmp_path: Path, number: int) -> None:
     with up(tmp_path, "--dir", str(directory), "--json") as command:
         command.wait_for("bootstrap_servers")
         facts: dict[str, Any] = json.loads(command.output)
+        require_fit("cluster up", facts)
         nodes = command.nodes()
         assert {each.pid for each in nodes} == {each["pid"] for each in facts["nodes"]}
         assert [each["health"] for each in facts["nodes"]] == ["ok"] * 3

@@ -15,7 +15,7 @@ from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.shard import GroupShard
 
 
-class Reason(enum.Enum):
+class Reason(enum.StrEnum):
     """Why an offset expires at a time, or does not expire while things stay as they are."""
 
     EXPIRY_TIMESTAMP = "the commit has an expiry timestamp"

@@ -5,14 +5,29 @@ A command whose actions print different documents has a row for each, with the w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.queries.advise.directories import Advice
+from cordwood.queries.broker_log_dirs import ClusterLogDirs
 from cordwood.queries.cleaner import BrokerCleaner, ClusterCleaners
 from cordwood.queries.clock import ClockAnswer
+from cordwood.queries.cluster import BrokerApis, ClusterEndpoint, ClusterId, UnregisteredBroker
+from cordwood.queries.configs import AlteredConfigs, ConfigEntities, DescribedQuotas
 from cordwood.queries.explain.answer import Explanation
+from cordwood.queries.group_expiry import GroupExpiry
+from cordwood.queries.groups import (
+    DeletedGroups,
+    DeletedOffset,
+    DescribedGroup,
+    ListedConsumerGroup,
+    ListedGroup,
+    ResetOffset,
+)
 from cordwood.queries.log_dirs import LogDirsSummary
+from cordwood.queries.quorum import QuorumReplication, QuorumStatus
+from cordwood.queries.records import DeletedRecords, PartitionOffset, ProducedRecords
+from cordwood.queries.storage import FormattedStorage, RandomUuid, StorageInfo
 from cordwood.queries.topics import (
     AlteredTopics,
     CreatedTopic,
@@ -20,26 +35,68 @@ from cordwood.queries.topics import (
     DescribedTopics,
     TopicNames,
 )
+from cordwood.queries.transactions import (
+    DescribedProducer,
+    DescribedTransaction,
+    HangingTransaction,
+    HeldBack,
+    ListedTransaction,
+)
 from cordwood.queries.trash import EmptiedTrash, RestoredSegments, RestoredTopic
 from cordwood.queries.verification import CheckedErasure, Verified
 from cordwood.queries.whatif.answer import WhatIf
 from cordwood.storage.holds import Holds
 from cordwood.storage.trash_contents import TrashContents
+from cordwood.surfaces.cli.docs import Documentation, Page
+from cordwood.surfaces.cli.tools.tool import Messages
 from cordwood.surfaces.doctor.checks import Diagnosis
+from cordwood.surfaces.local_cluster.described import DescribedCluster
 
 ANSWERS: Final[Mapping[str, Any]] = {
     "LOG_DIR": LogDirsSummary,
     "advise": Advice,
+    "broker-api-versions": Sequence[BrokerApis],
     "cleaner": BrokerCleaner | ClusterCleaners,
     "clock": ClockAnswer,
+    "cluster cluster-id": ClusterId,
+    "cluster list-endpoints": Sequence[ClusterEndpoint],
+    "cluster up": DescribedCluster,
+    "cluster unregister": UnregisteredBroker,
+    "configs --alter": AlteredConfigs,
+    "configs --describe": ConfigEntities | DescribedQuotas,
+    "console-producer": ProducedRecords,
+    "consumer-groups --delete": DeletedGroups,
+    "consumer-groups --delete-offsets": Sequence[DeletedOffset],
+    "consumer-groups --describe": Sequence[DescribedGroup],
+    "consumer-groups --describe --expiry": Sequence[GroupExpiry],
+    "consumer-groups --list": Sequence[ListedConsumerGroup],
+    "consumer-groups --reset-offsets": Sequence[ResetOffset],
+    "consumer-groups --validate-regex": Messages,
+    "delete-records": Sequence[DeletedRecords],
+    "docs": Documentation | Page,
     "doctor": Diagnosis,
     "explain": Explanation,
+    "get-offsets": Sequence[PartitionOffset],
+    "groups --list": Sequence[ListedGroup],
     "hold": Holds,
+    "log-dirs --describe": ClusterLogDirs,
+    "metadata-quorum describe --replication": Sequence[QuorumReplication],
+    "metadata-quorum describe --status": QuorumStatus,
+    "storage format": FormattedStorage | Messages,
+    "storage info": StorageInfo,
+    "storage random-uuid": RandomUuid,
     "topics --alter": AlteredTopics,
     "topics --create": CreatedTopic,
     "topics --delete": DeletedTopics,
     "topics --describe": DescribedTopics,
     "topics --list": TopicNames,
+    "transactions abort": Messages,
+    "transactions blocking": Sequence[HeldBack],
+    "transactions describe": Sequence[DescribedTransaction],
+    "transactions describe-producers": Sequence[DescribedProducer],
+    "transactions find-hanging": Sequence[HangingTransaction],
+    "transactions forceTerminateTransaction": Messages,
+    "transactions list": Sequence[ListedTransaction],
     "trash empty": EmptiedTrash,
     "trash list": TrashContents,
     "trash restore": RestoredSegments | RestoredTopic,

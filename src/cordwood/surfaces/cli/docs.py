@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
 import cordwood
+from cordwood.model.documents import ABSENT
 from cordwood.model.errors import ConfigError
-from cordwood.surfaces.cli.command import command
+from cordwood.surfaces.cli.command import command, print_document
 from cordwood.surfaces.cli.tables import Column, output_width, print_table
 
 EPILOG = """\b
@@ -29,12 +31,27 @@ Exit codes: 0 done; 2 there is no such page, or usage."""
 _COLUMNS = (Column("page"), Column("about", is_prose=True))
 
 
-class _Page(NamedTuple):
-    """A page: its path in the documentation without `.md`, its heading, its file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page: its path in the documentation without `.md`, its heading, its file.
 
-    name: str
+    It has the `text` only where that is shown.
+    """
+
+    page: str
     title: str
-    file: Path
+    file: str
+    text: str | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documentation:
+    """The directories of what is installed, and the pages, unless only these are asked for."""
+
+    docs: str
+    examples: str
+    packaging: str
+    pages: Sequence[Page] | None = field(default=None, metadata=ABSENT)
 
 
 @command("docs")
@@ -57,10 +74,9 @@ def docs_command(
         _list(directory, path=path, as_json=as_json)
         return
     found = _named(page, _pages(directory))
-    text = found.file.read_text(encoding="utf-8")
+    text = Path(found.file).read_text(encoding="utf-8")
     if as_json:
-        rest = {} if path else {"text": text}
-        typer.echo(json.dumps({**_facts(found), **rest}))
+        print_document(found if path else replace(found, text=text))
     elif path:
         typer.echo(found.file)
     elif output_width() is None:
@@ -89,9 +105,14 @@ def _list(directory: Path, *, path: bool, as_json: bool) -> None:
     examples, packaging = installed("examples"), installed("packaging")
     pages = _pages(directory)
     if as_json:
-        document = {"docs": str(directory), "examples": str(examples), "packaging": str(packaging)}
-        rest = {} if path else {"pages": [_facts(each) for each in pages]}
-        typer.echo(json.dumps({**document, **rest}))
+        print_document(
+            Documentation(
+                docs=str(directory),
+                examples=str(examples),
+                packaging=str(packaging),
+                pages=None if path else pages,
+            )
+        )
     elif path:
         typer.echo(directory)
     else:
@@ -99,14 +120,18 @@ def _list(directory: Path, *, path: bool, as_json: bool) -> None:
         typer.echo(f"Examples:  {examples}")
         typer.echo(f"Packaging: {packaging}")
         typer.echo("")
-        print_table("", _COLUMNS, [(each.name, each.title) for each in pages])
+        print_table("", _COLUMNS, [(each.page, each.title) for each in pages])
 
 
-def _pages(directory: Path) -> list[_Page]:
+def _pages(directory: Path) -> list[Page]:
     """All pages, those of no folder first."""
     files = sorted(directory.rglob("*.md"), key=lambda file: (len(file.parents), file))
     return [
-        _Page(file.relative_to(directory).with_suffix("").as_posix(), _title(file), file)
+        Page(
+            page=file.relative_to(directory).with_suffix("").as_posix(),
+            title=_title(file),
+            file=str(file),
+        )
         for file in files
     ]
 
@@ -117,24 +142,20 @@ def _title(file: Path) -> str:
     return heading.removeprefix("# ").replace("`", "")
 
 
-def _named(typed: str, pages: list[_Page]) -> _Page:
+def _named(typed: str, pages: list[Page]) -> Page:
     """The page of a name; the folder may be left out where one page has the name.
 
     Raises:
         ConfigError: none, or several.
     """
     name = typed.removesuffix(".md").removeprefix("docs/")
-    found = [each for each in pages if each.name == name]
-    found = found or [each for each in pages if each.name.endswith(f"/{name}")]
+    found = [each for each in pages if each.page == name]
+    found = found or [each for each in pages if each.page.endswith(f"/{name}")]
     if len(found) == 1:
         return found[0]
     if found:
-        raise ConfigError(f"{typed}: there are {', '.join(each.name for each in found)}")
-    names = [each.name for each in pages] + [each.name.rpartition("/")[2] for each in pages]
+        raise ConfigError(f"{typed}: there are {', '.join(each.page for each in found)}")
+    names = [each.page for each in pages] + [each.page.rpartition("/")[2] for each in pages]
     close = get_close_matches(name, names, n=1)
     advice = f"did you mean {close[0]}?" if close else "`cordwood docs` lists all"
     raise ConfigError(f"there is no page {typed}: {advice}")
-
-
-def _facts(page: _Page) -> dict[str, str]:
-    return {"page": page.name, "title": page.title, "file": str(page.file)}

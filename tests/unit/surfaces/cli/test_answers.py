@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,20 +10,24 @@ from typing import Any
 
 import jsonschema
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from cordwood.broker.broker import Broker
+from cordwood.client.admin import Admin
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.surfaces.cli.answers import ANSWERS
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.clean_case import EXPIRE, log_dir
 from support.golden import Golden
 from support.no_engine import NoEngine
+from support.schemas import SCHEMAS, TOOL, require_fit
 from support.scrape import probed
+from support.storage_cases import CLUSTER_ID, write_files
 
-ROOT = Path(__file__).resolve().parents[4]
-SCHEMAS = ROOT / "docs" / "schemas"
-TOOL = runpy.run_path(str(ROOT / "tools" / "json_schemas.py"))
-
+#: Those of tests of their own; `cluster up` starts processes: tests/crash/test_cluster_up.py.
+OTHERS = {"cluster up", "docs"}
 OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "LOG_DIR": (),
     "advise": ("--max-age", "7d", "--max-bytes", "1G"),
@@ -48,7 +51,7 @@ OF_A_TRASH: dict[str, Sequence[str]] = {
     "trash empty": ("--older-than", "0s"),
 }
 
-#: Every action of a tool that succeeds at a broker, in an order in which it does.
+#: Every action of a tool that succeeds at a broker, in an order in which it does; % is a directory.
 OF_TOOLS = (
     "topics --create --topic js",
     "topics --create --topic js --if-not-exists",
@@ -58,29 +61,45 @@ OF_TOOLS = (
     "console-producer --topic js",
     "configs --alter --topic js --add-config retention.ms=1000",
     "configs --describe --topic js",
+    "configs --describe --topic none",
+    "configs --describe --broker 1 --all",
     "configs --alter --entity-type users --entity-name u --add-config producer_byte_rate=1",
+    "configs --alter --entity-type users --entity-name u --add-config SCRAM-SHA-256=[password=p]",
     "configs --describe --entity-type users --entity-name u",
     "get-offsets --topic js",
+    "delete-records --offset-json-file %/offsets.json",
     "log-dirs --describe",
     "consumer-groups --reset-offsets --group jg --topic js --to-earliest --execute",
     "consumer-groups --list",
     "consumer-groups --describe --group jg",
-    "consumer-groups --delete-offsets --group jg --topic js",
-    "consumer-groups --delete --group jg",
+    "consumer-groups --describe --expiry --group jg",
+    "consumer-groups --validate-regex j.*",
     "groups --list",
+    "consumer-groups --delete-offsets --group jg --topic js",
+    "consumer-groups --delete --group jg --group none",
     "transactions list",
-    "transactions forceTerminateTransaction --transactionalId jt",
     "transactions describe --transactional-id jt",
+    "transactions describe-producers --topic open --partition 0",
     "transactions describe-producers --topic js --partition 0",
-    "transactions find-hanging --topic js",
+    "transactions find-hanging --topic hangs",
     "transactions blocking",
+    "transactions abort --topic hangs --partition 0 --start-offset 0",
+    "transactions forceTerminateTransaction --transactionalId jt",
     "cluster cluster-id",
     "cluster list-endpoints",
+    "cluster unregister --id 7",
     "metadata-quorum describe --status",
     "metadata-quorum describe --replication",
+    "metadata-quorum describe --replication --human-readable",
     "broker-api-versions",
     "topics --delete --topic js",
     "topics --delete --topic js --if-exists",
+)
+OF_STORAGE = (
+    "storage random-uuid",
+    f"storage format -t {CLUSTER_ID} -c %/one.properties --standalone",
+    f"storage format -t {CLUSTER_ID} -c %/one.properties --standalone --ignore-formatted",
+    "storage info -c %/one.properties",
 )
 
 
@@ -90,15 +109,8 @@ def printed(*arguments: object) -> Any:
 
 
 def action_of(line: str) -> str:
-    """The command of a tool's line, with the words that select its action; empty without type."""
-    found = [each for each in ANSWERS if f"{line} ".startswith(f"{each} ")]
-    return max(found, key=len, default="")
-
-
-def require_fit(command: str, document: Any) -> None:
-    path = SCHEMAS / TOOL["file_name"](command)
-    schema = json.loads(path.read_text(encoding="utf-8"))
-    jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+    """The command of a tool's line, with the words that select its action."""
+    return max((each for each in ANSWERS if f"{line} ".startswith(f"{each} ")), key=len)
 
 
 def test_the_published_schemas_are_those_of_the_answers() -> None:
@@ -110,8 +122,8 @@ def test_the_published_schemas_are_those_of_the_answers() -> None:
 
 
 def test_every_answer_is_printed_here() -> None:
-    of_tools = filter(None, map(action_of, OF_TOOLS))
-    assert ANSWERS.keys() == {*OF_DIRECTORIES, *OF_BROKERS, *OF_A_TRASH, *of_tools}
+    of_tools = map(action_of, (*OF_TOOLS, *OF_STORAGE))
+    assert ANSWERS.keys() == {*OF_DIRECTORIES, *OF_BROKERS, *OF_A_TRASH, *of_tools, *OTHERS}
 
 
 @pytest.mark.parametrize("command", OF_DIRECTORIES)
@@ -146,14 +158,65 @@ def test_what_is_printed_of_a_trash_fits(tmp_path: Path) -> None:
         require_fit(command, document)
 
 
-def test_what_every_action_of_a_tool_prints_fits() -> None:
-    with RunningBroker(engine=NoEngine) as broker:
+def leave_open(served: Broker) -> None:
+    """Leaves an old transaction in a partition that no coordinator knows."""
+    log = served.replicas.log("hangs", 0)
+    log.append_as_follower(
+        build_batch(
+            [Record(0, 1_700_000_000_000, b"k", b"v")],
+            base_offset=0,
+            producer_id=77,
+            producer_epoch=3,
+            base_sequence=0,
+            is_transactional=True,
+        )
+    )
+    log.maybe_update_high_watermark(1)
+
+
+def begin_transaction(broker: RunningBroker) -> Producer:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    producer = Producer(settings | {"transactional.id": "jt"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("open", b"v")
+    assert producer.flush(30) == 0
+    return producer
+
+
+def require_one_document_that_fits(line: str, *options: str) -> None:
+    words = [*shlex.split(line), *options, "--json"]
+    result = CliRunner().invoke(app, words, input="1\n")
+    assert result.exit_code == 0, (line, result.output)
+    (text,) = result.stdout.splitlines()
+    require_fit(action_of(line), json.loads(text))
+
+
+def test_what_every_action_of_a_tool_prints_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The only broker stays registered.
+    monkeypatch.setattr(Admin, "unregister_broker", lambda *_: None)
+    (tmp_path / "offsets.json").write_text(
+        '{"partitions": [{"topic": "js", "partition": 0, "offset": 1}]}', encoding="utf-8"
+    )
+    with RunningBroker({"log.retention.ms": "-1"}, engine=NoEngine) as broker:
+        address = ("--bootstrap-server", broker.bootstrap_servers)
+        for topic in ("open", "hangs"):
+            require_one_document_that_fits(f"topics --create --topic {topic}", *address)
+        producer = begin_transaction(broker)
+        broker.call(leave_open)
         for line in OF_TOOLS:
-            words = [*shlex.split(line), "--bootstrap-server", broker.bootstrap_servers, "--json"]
-            result = CliRunner().invoke(app, words, input="1\n")
-            assert result.exit_code == 0, (line, result.output)
-            (text,) = result.stdout.splitlines()
-            document, action = json.loads(text), action_of(line)
-            assert document is not None
-            if action:
-                require_fit(action, document)
+            require_one_document_that_fits(line.replace("%", str(tmp_path)), *address)
+        del producer
+
+
+def test_what_storage_prints_fits(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    for line in OF_STORAGE:
+        require_one_document_that_fits(line.replace("%", str(tmp_path)))
+
+
+def test_what_docs_prints_fits() -> None:
+    for words in ((), ("--path",), ("install",), ("install", "--path")):
+        require_fit("docs", printed("docs", *words))

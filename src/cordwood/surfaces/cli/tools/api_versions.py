@@ -5,12 +5,11 @@ Source: org.apache.kafka.tools.BrokerApiVersionsCommand, NodeApiVersions.toStrin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from cordwood.client.admin import Admin
-from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.session import api_name
 from cordwood.protocol.apis import APIS
+from cordwood.queries.cluster import apis_of
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
@@ -47,7 +46,7 @@ def _body(options: Options, terminal: Terminal) -> int:
         nodes = Admin(cluster).describe_cluster().nodes
         found = {node: cluster.versions(node.id) for node in nodes}
     if options.has("json"):
-        terminal.document([_document(node, versions) for node, versions in found.items()])
+        terminal.document([apis_of(node, versions) for node, versions in found.items()])
         return 0
     for node, versions in found.items():
         rack = "null" if node.rack is None else node.rack
@@ -73,13 +72,3 @@ def _shown(key: int, low: int, high: int) -> str:
     else:
         usable = f"usable: {min(known.max_version, high)}"
     return f"{name}({key}): {versions} [{usable}]"
-
-
-def _document(node: BrokerEndpoint, versions: Mapping[int, tuple[int, int]]) -> dict[str, object]:
-    return {
-        **node._asdict(),
-        "apis": [
-            {"key": key, "name": api_name(key), "min": low, "max": high}
-            for key, (low, high) in sorted(versions.items())
-        ],
-    }

@@ -5,24 +5,15 @@ Kafka's tool has no such command; kafka-transactions needs one call for each par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from cordwood.client.admin import Admin
-from cordwood.client.blocking_transactions import BlockingTransaction, find_blocking
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.transactions import HeldBack, Missing, blocking_transactions
 from cordwood.surfaces.cli.tools.options import Options
 from cordwood.surfaces.cli.tools.pretty_table import show_rows
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
 from cordwood.surfaces.cli.values import format_duration
-
-_HEADERS = (
-    *("Topic", "Partition", "StartOffset", "LastStableOffset", "HighWatermark", "HeldBack"),
-    *("ProducerId", "ProducerEpoch", "TransactionalId", "TransactionState", "StartTimeMs"),
-    *("DurationMs", "TimeoutMs"),
-)
 
 
 def show_blocking(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
@@ -41,48 +32,31 @@ def show_blocking(options: Options, cluster: ClusterClient, terminal: Terminal) 
             for one in each.partitions
             if partition is None or one.partition == partition
         ]
-        found = find_blocking(cluster, asked)
+        found = blocking_transactions(cluster, asked, terminal.clock)
     except ClientError as error:
         raise ToolError(f"Failed to find blocking transactions: {error}") from error
-    now_ms = terminal.clock.now_ms()
-    show_rows(_HEADERS, [_row(each, now_ms) for each in found], options, terminal)
+    show_rows(HeldBack, found, options, terminal)
     if options.has("json"):
         return
     for each in found:
-        terminal.line(_advice(each, now_ms))
+        terminal.line(_advice(each))
 
 
-def _row(each: BlockingTransaction, now_ms: int) -> Sequence[Any]:
-    known = each.known
-    began_ms = _began_ms(each)
-    return [
-        *(each.partition.topic, each.partition.partition, each.start_offset),
-        *(each.last_stable_offset, each.high_watermark, each.held_back),
-        *(each.producer_id, each.producer_epoch, each.transactional_id or "None"),
-        *("None" if known is None else known.state, began_ms, now_ms - began_ms),
-        "None" if known is None else known.timeout_ms,
-    ]
-
-
-def _began_ms(each: BlockingTransaction) -> int:
-    """The start of the transaction; if no coordinator knows it, the time of its last record."""
-    known = each.known
-    return each.last_timestamp_ms if known is None or known.started_ms < 0 else known.started_ms
-
-
-def _advice(each: BlockingTransaction, now_ms: int) -> str:
+def _advice(each: HeldBack) -> str:
     """The action that ends a transaction, in words."""
-    tp = each.partition
-    what = f"{tp} from offset {each.start_offset}:"
-    if each.known is None:
+    what = f"{each.topic}-{each.partition} from offset {each.start_offset}:"
+    if isinstance(each.timeout_ms, Missing):
         return (
             f"{what} no coordinator knows the transaction of producer {each.producer_id}. End it "
-            f"with: abort --topic {tp.topic} --partition {tp.partition} --start-offset "
+            f"with: abort --topic {each.topic} --partition {each.partition} --start-offset "
             f"{each.start_offset}"
         )
-    if each.known.state != "Ongoing":
-        return f"{what} {each.transactional_id} is in {each.known.state}: its markers are written"
-    left_ms = _began_ms(each) + each.known.timeout_ms - now_ms
+    if each.transaction_state != "Ongoing":
+        return (
+            f"{what} {each.transactional_id} is in {each.transaction_state}: its markers are "
+            "written"
+        )
+    left_ms = each.timeout_ms - each.duration_ms
     due = f"in {format_duration(left_ms)}" if left_ms > 0 else "at its next check"
     return (
         f"{what} {each.transactional_id} commits or aborts it, or its coordinator aborts it {due}"

@@ -9,6 +9,7 @@ from cordwood.client.admin import Admin, ClusterFacts
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, NotSupportedError, RefusedError
 from cordwood.model.errors import CordwoodError
+from cordwood.queries.cluster import ClusterId, UnregisteredBroker, endpoint_of
 from cordwood.surfaces.cli.tools.options import (
     COMMAND_CONFIG,
     COMMON,
@@ -107,7 +108,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
         elif command == "cluster-id":
             facts = admin.describe_cluster(of_controllers=servers == _CONTROLLERS)
             if options.has("json"):
-                terminal.document({"clusterId": facts.cluster_id})
+                terminal.document(ClusterId(cluster_id=facts.cluster_id))
             else:
                 terminal.line(f"Cluster ID: {facts.cluster_id}")
         else:
@@ -158,7 +159,7 @@ def _unregister(options: Options, admin: Admin, terminal: Terminal) -> None:
         )
         raise
     if options.has("json"):
-        terminal.document({"unregistered": broker})
+        terminal.document(UnregisteredBroker(unregistered=broker))
     else:
         terminal.line(f"Broker {broker} is no longer registered.")
 
@@ -175,7 +176,7 @@ def _list(options: Options, admin: Admin, terminal: Terminal) -> None:
     if options.has("json"):
         terminal.document(
             [
-                {**node._asdict(), "fenced": node.id in facts.fenced, "type": _type(options)}
+                endpoint_of(node, is_fenced=node.id in facts.fenced, kind=_type(options))
                 for node in facts.nodes
             ]
         )

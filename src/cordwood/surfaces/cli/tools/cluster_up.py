@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.progress import Progress, TaskID
 
@@ -26,6 +26,7 @@ from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, output_width, table_lines
 from cordwood.surfaces.cli.tools.options import COMMON, INT_MAX, Option, Options, Usage
 from cordwood.surfaces.cli.tools.tool import Terminal, run_tool
+from cordwood.surfaces.local_cluster.described import DescribedCluster, described
 from cordwood.surfaces.local_cluster.kafka_installation import HOME_VARIABLE, KafkaInstallation
 from cordwood.surfaces.local_cluster.local_cluster import ClusterOptions, LocalCluster
 from cordwood.surfaces.local_cluster.local_node import LocalNode, State
@@ -261,43 +262,19 @@ class _Run:
         self._screen.line(f"{node.name} {how}")
 
 
-def described(cluster: LocalCluster) -> dict[str, Any]:
-    """The summary of a cluster, as --json prints it."""
-    unfenced = cluster.unfenced()
-    return {
-        "cluster_id": cluster.cluster_id,
-        "directory": str(cluster.directory),
-        "bootstrap_servers": cluster.bootstrap_servers,
-        "nodes": [
-            {
-                "node_id": node.node_id,
-                "role": node.place.role.value,
-                "kind": node.kind,
-                "address": node.address,
-                "health": cluster.health(node, unfenced),
-                "pid": node.pid,
-                "http_url": node.http_url,
-                "log_file": str(node.log_file),
-                "log_dir": str(node.log_dir),
-            }
-            for node in cluster.nodes
-        ],
-    }
-
-
-def summary(facts: dict[str, Any], *, width: int | None, is_temporary: bool) -> list[str]:
-    """The lines that show what `described` gives."""
+def summary(cluster: DescribedCluster, *, width: int | None, is_temporary: bool) -> list[str]:
+    """The lines that show a cluster."""
     rows = [
         [
-            *(str(node["node_id"]), node["role"], node["kind"], node["address"], node["health"]),
-            *(str(node["pid"]), node["http_url"] or "", node["log_file"]),
+            *(str(node.node_id), node.role, node.kind, node.address, node.health),
+            *(str(node.pid), node.http_url or "", node.log_file),
         ]
-        for node in facts["nodes"]
+        for node in cluster.nodes
     ]
-    where = facts["directory"] + (", removed at the end" if is_temporary else "")
-    title = f"Cluster {facts['cluster_id']} in {where}"
+    where = cluster.directory + (", removed at the end" if is_temporary else "")
+    title = f"Cluster {cluster.cluster_id} in {where}"
     return [
         *table_lines(title, _COLUMNS, rows, width=width),
-        f"For clients: --bootstrap-server {facts['bootstrap_servers']}",
+        f"For clients: --bootstrap-server {cluster.bootstrap_servers}",
         "Ctrl-C stops it.",
     ]

@@ -14,6 +14,7 @@ from cordwood.client.configs import DELETE, SET, ConfigFacts, Configs
 from cordwood.client.errors import ClientError, NotSupportedError
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import CordwoodError
+from cordwood.queries.configs import AlteredConfigs, ConfigEntities, config_entity
 from cordwood.surfaces.cli.tools.config_entities import (
     BROKER_LOGGERS,
     BROKERS,
@@ -162,7 +163,9 @@ def _alter(
         except NotSupportedError as error:
             raise ToolError(_TOO_OLD) from error
     if options.has("json"):
-        terminal.document({"type": kind, "name": name or None, "set": added, "deleted": deleted})
+        terminal.document(
+            AlteredConfigs(type=kind, name=name or None, added=added, deleted=deleted)
+        )
     elif name:
         terminal.line(f"Completed updating config for {kind[:-1]} {name}.")
     else:
@@ -190,7 +193,7 @@ def _describe(
     describe_all = options.has("all")
     if name is not None and not describe_all and not _exists(cluster, kind, name):
         if options.has("json"):
-            terminal.document({"entities": []})
+            terminal.document(ConfigEntities(entities=()))
         else:
             terminal.line(
                 f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config."
@@ -201,12 +204,12 @@ def _describe(
         if not options.has("json"):
             _show_title(kind, entity, terminal, describe_all=describe_all)
         configs = _configs(cluster, kind, entity, describe_all=describe_all)
-        found.append(_document(kind, entity, configs))
+        found.append(config_entity(kind, entity, configs))
         if not options.has("json"):
             for config in configs:
                 terminal.line(_line(config))
     if options.has("json"):
-        terminal.document({"entities": found})
+        terminal.document(ConfigEntities(entities=found))
 
 
 def _exists(cluster: ClusterClient, kind: str, name: str) -> bool:
@@ -260,23 +263,6 @@ def _line(config: ConfigFacts) -> str:
     )
     sensitive = "true" if config.is_sensitive else "false"
     return f"  {config.name}={_text(config.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
-
-
-def _document(kind: str, name: str, configs: Sequence[ConfigFacts]) -> dict[str, object]:
-    return {
-        "type": kind,
-        "name": name or None,
-        "configs": [
-            {
-                "name": config.name,
-                "value": config.value,
-                "source": config.source,
-                "sensitive": config.is_sensitive,
-                "synonyms": [synonym._asdict() for synonym in config.synonyms],
-            }
-            for config in configs
-        ],
-    }
 
 
 def _text(value: str | None) -> str:

@@ -13,6 +13,7 @@ from cordwood.client.errors import ClientError
 from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.format.compression import Codec
 from cordwood.model.errors import CordwoodError
+from cordwood.queries.records import ProducedRecords
 from cordwood.surfaces.cli.tools.lines import LineReader, LineSource
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -147,7 +148,7 @@ def _body(options: Options, terminal: Terminal) -> int:
         finally:
             producer.flush()
     if options.has("json"):
-        terminal.document({"delivered": sent - lost.count, "lost": lost.count})
+        terminal.document(ProducedRecords(delivered=sent - lost.count, lost=lost.count))
     return lost.exit_code()
 
 

@@ -14,6 +14,7 @@ from cordwood.client.groups import Groups
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import InvalidRegularExpressionError
 from cordwood.model.regular_expressions import compile_regular_expression
+from cordwood.queries.groups import DeletedGroups, ListedConsumerGroup
 from cordwood.surfaces.cli.tools.group_describe import describe_groups
 from cordwood.surfaces.cli.tools.group_expiry import show_expiry
 from cordwood.surfaces.cli.tools.group_offsets import delete_offsets, reset_offsets
@@ -261,8 +262,8 @@ def _list(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     if options.has("json"):
         terminal.document(
             [
-                {"group": group.group_id, "type": _kind(group), "state": group.state}
-                for group in found
+                ListedConsumerGroup(group=each.group_id, type=_kind(each), state=each.state)
+                for each in found
             ]
         )
         return
@@ -302,7 +303,7 @@ def _delete(options: Options, cluster: ClusterClient, terminal: Terminal) -> Non
             failed[group_id] = error
     if options.has("json"):
         errors = {group: str(error) for group, error in failed.items()}
-        terminal.document({"deleted": deleted, "failed": errors})
+        terminal.document(DeletedGroups(deleted=deleted, failed=errors))
         return
     if not failed:
         terminal.line(f"Deletion of requested consumer groups ({_quoted(deleted)}) was successful.")

@@ -14,6 +14,7 @@ from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import Offsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.records import DeletedRecords
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -69,7 +70,7 @@ def _body(options: Options, terminal: Terminal) -> int:
         found = Offsets(cluster).delete_records(offsets)
     _log_errors(found, client.name, terminal)
     if is_json:
-        terminal.document([_document(tp, result) for tp, result in found.items()])
+        terminal.document([_answer(tp, result) for tp, result in found.items()])
         return 0
     terminal.line("Records delete operation completed:")
     ordered = offsets
@@ -97,11 +98,10 @@ def _log_errors(
             )
 
 
-def _document(tp: TopicPartition, result: int | RefusedError) -> dict[str, object]:
-    document: dict[str, object] = {"topic": tp.topic, "partition": tp.partition}
+def _answer(tp: TopicPartition, result: int | RefusedError) -> DeletedRecords:
     if isinstance(result, RefusedError):
-        return document | {"error": str(result)}
-    return document | {"lowWatermark": result}
+        return DeletedRecords(topic=tp.topic, partition=tp.partition, error=str(result))
+    return DeletedRecords(topic=tp.topic, partition=tp.partition, low_watermark=result)
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:

@@ -23,6 +23,7 @@ from cordwood.client.offsets import (
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.records import PartitionOffset
 from cordwood.surfaces.cli.tools.filters import TopicFilter
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -131,7 +132,7 @@ def _show(offsets: dict[TopicPartition, int], terminal: Terminal, *, is_json: bo
     if is_json:
         terminal.document(
             [
-                {"topic": tp.topic, "partition": tp.partition, "offset": offsets[tp]}
+                PartitionOffset(topic=tp.topic, partition=tp.partition, offset=offsets[tp])
                 for tp in ordered
             ]
         )

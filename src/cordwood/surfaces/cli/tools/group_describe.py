@@ -6,33 +6,15 @@ Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (4.3.0).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from cordwood.client.cluster_client import ClusterClient
-from cordwood.client.coordinator import Committed, fetch_committed
-from cordwood.client.errors import RefusedError
 from cordwood.client.groups import Group, Groups, Member
-from cordwood.client.offsets import LATEST, Offsets
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.groups import ConsumedPartition, consumed_partitions, described_group
 from cordwood.surfaces.cli.tools.options import Options
 from cordwood.surfaces.cli.tools.tool import Terminal
 
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
-
-
-class _Row(NamedTuple):
-    """A partition, its consumer and its offsets; None is shown as a dash."""
-
-    tp: TopicPartition
-    committed: Committed | None
-    end_offset: int | None
-    member: Member | None
-
-    @property
-    def lag(self) -> int | None:
-        if self.committed is None or self.end_offset is None:
-            return None
-        return self.end_offset - self.committed.offset
 
 
 def describe_groups(
@@ -45,7 +27,8 @@ def describe_groups(
     """
     groups = [Groups(cluster).describe(group_id) for group_id in sorted(set(group_ids))]
     if options.has("json"):
-        terminal.document([_document(group, cluster) for group in groups])
+        found = [described_group(group, consumed_partitions(group, cluster)) for group in groups]
+        terminal.document(found)
         return
     verbose = options.has("verbose")
     if options.has("members"):
@@ -55,7 +38,7 @@ def describe_groups(
         for group in groups:
             _show_state(group, terminal, verbose=verbose)
     else:
-        for group, rows in [(group, _rows(group, cluster)) for group in groups]:
+        for group, rows in [(each, consumed_partitions(each, cluster)) for each in groups]:
             _show_offsets(group, rows, terminal, verbose=verbose)
 
 
@@ -73,28 +56,9 @@ def _is_shown(group: Group, count: int, terminal: Terminal) -> bool:
 # ---- offsets
 
 
-def _rows(group: Group, cluster: ClusterClient) -> list[_Row]:
-    committed = fetch_committed(cluster, group.group_id, None)
-    members = sorted(
-        (member for member in group.members if member.partitions),
-        key=lambda member: -len(member.partitions),
-    )
-    taken = {tp for member in members for tp in member.partitions}
-    wanted = [*taken, *(tp for tp in committed if tp not in taken)]
-    ends: dict[TopicPartition, int | RefusedError] = {}
-    if wanted:
-        ends = Offsets(cluster).list_offsets(dict.fromkeys(wanted, LATEST))
-    rows = []
-    for member in [*members, None]:
-        mine = [tp for tp in committed if tp not in taken] if member is None else member.partitions
-        for tp in sorted(mine):
-            end = ends.get(tp)
-            offset = None if isinstance(end, RefusedError) else end
-            rows.append(_Row(tp, committed.get(tp), offset, member))
-    return rows
-
-
-def _show_offsets(group: Group, rows: Sequence[_Row], terminal: Terminal, *, verbose: bool) -> None:
+def _show_offsets(
+    group: Group, rows: Sequence[ConsumedPartition], terminal: Terminal, *, verbose: bool
+) -> None:
     if not _is_shown(group, len(rows), terminal):
         return
     header = ["GROUP", "TOPIC", "PARTITION"]
@@ -212,34 +176,3 @@ def _show_state(group: Group, terminal: Terminal, *, verbose: bool) -> None:
         widths += [15, 25]
     terminal.line(f"\n{_padded(header, widths)} #MEMBERS")
     terminal.line(f"{_padded(cells, widths)} {len(group.members)}")
-
-
-def _document(group: Group, cluster: ClusterClient) -> dict[str, object]:
-    return {
-        "group": group.group_id,
-        "type": group.kind,
-        "state": group.state,
-        "assignor": group.assignor,
-        "coordinator": group.coordinator._asdict(),
-        "members": [
-            {
-                "memberId": member.member_id,
-                "instanceId": member.instance_id,
-                "clientId": member.client_id,
-                "host": member.host,
-                "partitions": [str(tp) for tp in member.partitions],
-            }
-            for member in group.members
-        ],
-        "offsets": [
-            {
-                "topic": row.tp.topic,
-                "partition": row.tp.partition,
-                "currentOffset": None if row.committed is None else row.committed.offset,
-                "logEndOffset": row.end_offset,
-                "lag": row.lag,
-                "memberId": None if row.member is None else row.member.member_id,
-            }
-            for row in _rows(group, cluster)
-        ],
-    }

@@ -19,6 +19,7 @@ from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.groups import DeletedOffset, ResetOffset
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import LONG_MAX, Options, UsageError, java_integer
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, read_file
@@ -82,7 +83,7 @@ def reset_offsets(
     if options.has("json"):
         terminal.document(
             [
-                {"group": group, "topic": tp.topic, "partition": tp.partition, "newOffset": offset}
+                ResetOffset(group=group, topic=tp.topic, partition=tp.partition, new_offset=offset)
                 for group, plan in plans.items()
                 for tp, offset in plan.items()
             ]
@@ -389,7 +390,7 @@ def delete_offsets(options: Options, cluster: ClusterClient, terminal: Terminal)
     if options.has("json"):
         terminal.document(
             [
-                {"topic": tp.topic, "partition": tp.partition, "status": status}
+                DeletedOffset(topic=tp.topic, partition=tp.partition, status=status)
                 for tp, status in results.items()
             ]
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from cordwood.client.admin import Admin, GroupFacts
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.model.errors import CordwoodError
+from cordwood.queries.groups import ListedGroup
 from cordwood.surfaces.cli.tools.java_order import java_order
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -117,15 +118,18 @@ def _is_wanted(group: GroupFacts, options: Options) -> bool:
 
 
 def _show(groups: list[GroupFacts], options: Options, terminal: Terminal) -> None:
-    rows = [
-        (group.group_id, _TYPES.get(group.kind.lower(), ""), group.protocol_type)
+    listed = [
+        ListedGroup(
+            group=group.group_id,
+            type=_TYPES.get(group.kind.lower(), ""),
+            protocol=group.protocol_type,
+        )
         for group in groups
     ]
     if options.has("json"):
-        terminal.document(
-            [{"group": name, "type": kind, "protocol": protocol} for name, kind, protocol in rows]
-        )
+        terminal.document(listed)
         return
+    rows = [(each.group, each.type, each.protocol) for each in listed]
     width = max(_WIDTH_MIN, *(len(cell) for row in rows for cell in row), 0)
     terminal.line(" ".join(f"{name:<{width}}" for name in ("GROUP", "TYPE", "PROTOCOL")))
     for row in rows:

@@ -6,11 +6,17 @@ Source: org.apache.kafka.tools.LogDirsCommand (4.3.0).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cordwood.client.admin import Admin, LogDirFacts
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
+from cordwood.model.documents import to_document
+from cordwood.queries.broker_log_dirs import (
+    BrokerLogDir,
+    BrokerLogDirs,
+    ClusterLogDirs,
+    ReplicaSize,
+)
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -73,17 +79,18 @@ def _body(options: Options, terminal: Terminal) -> int:
         found = {broker: admin.describe_log_dirs(broker) for broker in brokers}
     if not options.has("json"):
         terminal.line(f"Received log directory information from brokers {_ids(brokers)}")
-    document = {
-        "brokers": [
-            {"broker": broker, "logDirs": [_log_dir(one, topics) for one in _ordered(dirs)]}
+    answer = ClusterLogDirs(
+        brokers=[
+            BrokerLogDirs(
+                broker=broker, log_dirs=[_log_dir(each, topics) for each in _ordered(dirs)]
+            )
             for broker, dirs in found.items()
-        ],
-        "version": 1,
-    }
+        ]
+    )
     if options.has("json"):
-        terminal.document(document)
+        terminal.document(answer)
     else:
-        terminal.line(json_text(document))
+        terminal.line(json_text(to_document(answer)))
     return 0
 
 
@@ -106,21 +113,20 @@ def _ordered(dirs: Sequence[LogDirFacts]) -> list[LogDirFacts]:
     return java_order(dirs, lambda one: one.path, capacity=len(dirs))
 
 
-def _log_dir(facts: LogDirFacts, topics: Sequence[str]) -> dict[str, Any]:
-    # The order of the fields is that of the hash map that holds them in Kafka's tool.
+def _log_dir(facts: LogDirFacts, topics: Sequence[str]) -> BrokerLogDir:
+    # The order of the replicas is that of the hash map that holds them in Kafka's tool.
     replicas = java_order(facts.replicas, partition_hash)
     wanted = [tp for tp in replicas if not topics or tp.topic in topics]
-    error = RefusedError(facts.error_code).java_class if facts.error_code else None
-    return {
-        "partitions": [
-            {
-                "partition": str(tp),
-                "size": facts.replicas[tp].size_bytes,
-                "offsetLag": facts.replicas[tp].offset_lag,
-                "isFuture": facts.replicas[tp].is_future,
-            }
+    return BrokerLogDir(
+        partitions=[
+            ReplicaSize(
+                partition=str(tp),
+                size=facts.replicas[tp].size_bytes,
+                offset_lag=facts.replicas[tp].offset_lag,
+                is_future=facts.replicas[tp].is_future,
+            )
             for tp in java_order(wanted, partition_hash)
         ],
-        "error": error,
-        "logDir": facts.path,
-    }
+        error=RefusedError(facts.error_code).java_class if facts.error_code else None,
+        log_dir=facts.path,
+    )

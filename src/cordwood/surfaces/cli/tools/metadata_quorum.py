@@ -5,17 +5,19 @@ Source: org.apache.kafka.tools.MetadataQuorumCommand (4.3.0).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError
-from cordwood.client.quorum import QuorumFacts, QuorumReplica, describe_quorum
+from cordwood.client.quorum import QuorumFacts, describe_quorum
+from cordwood.model.documents import to_document
 from cordwood.model.errors import CordwoodError
-from cordwood.model.uuids import ZERO_UUID, uuid_text
+from cordwood.model.uuids import uuid_text
+from cordwood.queries.quorum import QuorumReplication, QuorumStatus, quorum_status
 from cordwood.surfaces.cli.tools.options import COMMAND_CONFIG, COMMON, Option, Options, Usage
-from cordwood.surfaces.cli.tools.pretty_table import show_rows
+from cordwood.surfaces.cli.tools.pretty_table import column_name, show_rows
 from cordwood.surfaces.cli.tools.tool import (
     RefusedFlagsError,
     Terminal,
@@ -27,11 +29,6 @@ from cordwood.surfaces.cli.tools.tool import (
 
 _COMMANDS = ("describe", "add-controller", "remove-controller")
 _SHORT = {"-h": "--help"}
-_HEADERS = (
-    *("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp"),
-    *("LastCaughtUpTimestamp", "Status"),
-)
-
 USAGE = Usage(
     tool="metadata-quorum",
     summary="This tool describes kraft metadata quorum status. Command: describe.",
@@ -88,7 +85,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
         active = facts.controller if at_controllers else None
         quorum = describe_quorum(cluster, node_id=active)
         if options.has("status"):
-            _show_status(str(facts.cluster_id), quorum, options, terminal)
+            _show_status(quorum_status(str(facts.cluster_id), quorum), options, terminal)
         else:
             _show_replication(quorum, options, terminal)
     return 0
@@ -127,48 +124,13 @@ def _check(command: str | None, options: Options) -> None:
 # ---- describe --status
 
 
-def _show_status(
-    cluster_id: str, quorum: QuorumFacts, options: Options, terminal: Terminal
-) -> None:
-    leader = quorum.leader
-    last = min(quorum.voters, key=lambda voter: voter.log_end_offset)
-    values: dict[str, Any] = {
-        "ClusterId": cluster_id,
-        "LeaderId": quorum.leader_id,
-        "LeaderEpoch": quorum.leader_epoch,
-        "HighWatermark": quorum.high_watermark,
-        "MaxFollowerLag": leader.log_end_offset - last.log_end_offset,
-        "MaxFollowerLagTimeMs": _lag_ms(leader, last),
-    }
-    voters, observers = (
-        [_described(each, quorum) for each in replicas]
-        for replicas in (quorum.voters, quorum.observers)
-    )
+def _show_status(status: QuorumStatus, options: Options, terminal: Terminal) -> None:
     if options.has("json"):
-        document = values | {"CurrentVoters": voters, "CurrentObservers": observers}
-        terminal.document({name[0].lower() + name[1:]: value for name, value in document.items()})
+        terminal.document(status)
         return
-    values |= {"CurrentVoters": _text(voters), "CurrentObservers": _text(observers)}
-    for name, value in values.items():
-        terminal.line(f"{name + ':':<23} {value}")
-
-
-def _lag_ms(leader: QuorumReplica, last: QuorumReplica) -> int:
-    if leader == last:
-        return 0
-    if leader.last_caught_up_ms < 0 or last.last_caught_up_ms < 0:
-        return -1
-    return leader.last_caught_up_ms - last.last_caught_up_ms
-
-
-def _described(replica: QuorumReplica, quorum: QuorumFacts) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": replica.replica_id}
-    if replica.directory_id != ZERO_UUID:
-        found["directoryId"] = uuid_text(replica.directory_id)
-    endpoints = quorum.endpoints.get(replica.replica_id)
-    if endpoints:
-        found["endpoints"] = list(endpoints)
-    return found
+    for key, value in to_document(status).items():
+        shown = _text(value) if isinstance(value, list) else value
+        terminal.line(f"{column_name(key) + ':':<23} {shown}")
 
 
 def _text(nodes: Iterable[dict[str, Any]]) -> str:
@@ -190,10 +152,10 @@ def _node_text(node: dict[str, Any]) -> str:
 
 def _show_replication(quorum: QuorumFacts, options: Options, terminal: Terminal) -> None:
     now_ms = terminal.clock.now_ms() if options.has("human-readable") else None
-    show_rows(_HEADERS, list(_rows(quorum, now_ms)), options, terminal)
+    show_rows(QuorumReplication, list(_replication(quorum, now_ms)), options, terminal)
 
 
-def _rows(quorum: QuorumFacts, now_ms: int | None) -> Iterator[Sequence[Any]]:
+def _replication(quorum: QuorumFacts, now_ms: int | None) -> Iterator[QuorumReplication]:
     leader = quorum.leader
     followers = [each for each in quorum.voters if each.replica_id != quorum.leader_id]
     for replicas, status in (
@@ -202,13 +164,17 @@ def _rows(quorum: QuorumFacts, now_ms: int | None) -> Iterator[Sequence[Any]]:
         (quorum.observers, "Observer"),
     ):
         for each in replicas:
-            yield [
-                *(each.replica_id, uuid_text(each.directory_id), each.log_end_offset),
-                leader.log_end_offset - each.log_end_offset,
-                relative_time(each.last_fetch_ms, now_ms, "last fetch"),
-                relative_time(each.last_caught_up_ms, now_ms, "last caught up"),
-                status,
-            ]
+            yield QuorumReplication(
+                node_id=each.replica_id,
+                directory_id=uuid_text(each.directory_id),
+                log_end_offset=each.log_end_offset,
+                lag=leader.log_end_offset - each.log_end_offset,
+                last_fetch_timestamp=relative_time(each.last_fetch_ms, now_ms, "last fetch"),
+                last_caught_up_timestamp=relative_time(
+                    each.last_caught_up_ms, now_ms, "last caught up"
+                ),
+                status=status,
+            )
 
 
 def relative_time(time_ms: int, now_ms: int | None, name: str) -> int | str:

@@ -19,6 +19,7 @@ from cordwood.client.scram import (
     describe_users,
 )
 from cordwood.model.rng import SystemRng
+from cordwood.queries.configs import DescribedQuotas
 from cordwood.surfaces.cli.tools.config_entities import CLIENTS, IPS, USERS, Entities
 from cordwood.surfaces.cli.tools.java_order import java_order, text_hash
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
@@ -181,10 +182,10 @@ def describe_quotas(
         users = describe_users(cluster, entities.names)
     if is_json:
         terminal.document(
-            {
-                "quotas": [{"entity": dict(entity), **values} for entity, values in quotas],
-                "credentials": {user.name: dict(user.mechanisms) for user in users},
-            }
+            DescribedQuotas(
+                quotas=[{"entity": dict(entity), **values} for entity, values in quotas],
+                credentials={user.name: dict(user.mechanisms) for user in users},
+            )
         )
         return
     for entity, values in quotas:

@@ -36,6 +36,7 @@ from cordwood.metadata.releases import (
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.rng import SystemRng
 from cordwood.model.uuids import fresh_uuid, uuid_text
+from cordwood.queries.storage import FormattedStorage, RandomUuid, StorageInfo
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
 from cordwood.surfaces.cli.tools.tool import (
@@ -239,7 +240,7 @@ def _read_config(path: str) -> _Config:
 def _random_uuid(options: Options, terminal: Terminal) -> int:
     text = uuid_text(fresh_uuid(SystemRng()))
     if options.has("json"):
-        terminal.document({"uuid": text})
+        terminal.document(RandomUuid(uuid=text))
     else:
         terminal.line(text)
     return 0
@@ -280,7 +281,7 @@ def _info(config: _Config, options: Options, terminal: Terminal) -> int:
         )
     metadata = {} if first is None else _properties(first)
     if options.has("json"):
-        terminal.document({"directories": found, "metadata": metadata, "problems": problems})
+        terminal.document(StorageInfo(directories=found, metadata=metadata, problems=problems))
         return 1 if problems else 0
     _section(terminal, "Found log director", ("y:", "ies:"), found)
     if metadata:
@@ -449,8 +450,13 @@ def _format_directories(
         ) from error
     if is_json:
         terminal.document(
-            {"clusterId": cluster_id, "nodeId": config.node_id, "formatted": empty}
-            | {"features": dict(levels), "release": release}
+            FormattedStorage(
+                cluster_id=cluster_id,
+                node_id=config.node_id,
+                formatted=empty,
+                features=levels,
+                release=release,
+            )
         )
 
 

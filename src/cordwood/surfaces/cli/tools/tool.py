@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -75,6 +76,13 @@ def described(error: CordwoodError) -> str:
     """An error with its Java class, where it has one."""
     text = getattr(error, "described", None)
     return text if isinstance(text, str) else str(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """The last lines of a run that has no other document."""
+
+    messages: Sequence[str]
 
 
 class Terminal:
@@ -159,7 +167,7 @@ class Terminal:
             return
         if error is None and code:
             error = self._said[-1] if self._said else ""
-        said = {"messages": list(self._said)}
+        said = Messages(messages=tuple(self._said))
         self.document(said if error is None else error_document(error, code))
 
     def error(self, text: str) -> None:

@@ -22,6 +22,16 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import DescribeProducersRequest, ListTransactionsRequest
+from cordwood.queries.transactions import (
+    DescribedProducer,
+    DescribedTransaction,
+    HangingTransaction,
+    ListedTransaction,
+    described_producer,
+    described_transaction,
+    hanging_transaction,
+    listed_transactions,
+)
 from cordwood.surfaces.cli.tools.blocking import show_blocking
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -160,47 +170,22 @@ def _list(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
         duration_filter=-1 if longer_ms is None else longer_ms,
         transactional_id_pattern=options.value("transactional-id-pattern"),
     )
-    rows = []
     try:
-        for node in Admin(cluster).describe_cluster().nodes:
-            answer = cluster.call(request, node_id=node.id)
-            require(answer.error_code)
-            rows += [
-                [state.transactional_id, node.id, state.producer_id, state.transaction_state]
-                for state in answer.transaction_states
-            ]
+        found = listed_transactions(cluster, request)
     except ClientError as error:
         raise ToolError(f"Failed to list transactions: {error}. {_HINT}") from error
-    headers = ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
-    show_rows(headers, rows, options, terminal)
+    show_rows(ListedTransaction, found, options, terminal)
 
 
 def _describe(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     wanted = options.required("transactional-id")
     try:
-        found = describe_transaction(cluster, wanted)
+        found = described_transaction(cluster, wanted, terminal.clock)
     except ClientError as error:
         raise ToolError(
             f"Failed to describe transaction state of transactional-id `{wanted}`: {error}. {_HINT}"
         ) from error
-    started = found.started_ms
-    headers = [
-        *("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState"),
-        *("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs"),
-        "TopicPartitions",
-    ]
-    row = [
-        found.coordinator,
-        wanted,
-        found.producer_id,
-        found.producer_epoch,
-        found.state,
-        found.timeout_ms,
-        "None" if started < 0 else started,
-        "None" if started < 0 else terminal.clock.now_ms() - started,
-        ",".join(found.partitions),
-    ]
-    show_rows(headers, [row], options, terminal)
+    show_rows(DescribedTransaction, [found], options, terminal)
 
 
 def _describe_producers(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
@@ -213,22 +198,9 @@ def _describe_producers(options: Options, cluster: ClusterClient, terminal: Term
         raise ToolError(
             f"Failed to describe producers for partition {tp} on {where}: {error}. {_HINT}"
         ) from error
-    headers = [
-        *("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence"),
-        *("LastTimestamp", "CurrentTransactionStartOffset"),
-    ]
-    rows = [
-        [
-            one.producer_id,
-            one.producer_epoch,
-            one.coordinator_epoch,
-            one.last_sequence,
-            one.last_timestamp,
-            "None" if one.current_txn_start_offset < 0 else one.current_txn_start_offset,
-        ]
-        for one in producers
-    ]
-    show_rows(headers, rows, options, terminal)
+    show_rows(
+        DescribedProducer, [described_producer(each) for each in producers], options, terminal
+    )
 
 
 def _partition(options: Options) -> TopicPartition:
@@ -341,20 +313,12 @@ def _find_hanging(options: Options, cluster: ClusterClient, terminal: Terminal) 
         under_way = _under_way(cluster) if candidates else {}
     except ClientError as error:
         raise ToolError(f"Failed to find hanging transactions: {error}. {_HINT}") from error
-    headers = [
-        *("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset"),
-        *("LastTimestamp", "Duration(min)"),
-    ]
-    rows = [
-        [
-            *(tp.topic, tp.partition, one.producer_id, one.producer_epoch),
-            *(one.coordinator_epoch, one.current_txn_start_offset, one.last_timestamp),
-            (now_ms - one.last_timestamp) // _MS_PER_MINUTE,
-        ]
+    found = [
+        hanging_transaction(tp, one, now_ms)
         for tp, one in candidates
         if str(tp) not in under_way.get(one.producer_id, ())
     ]
-    show_rows(headers, rows, options, terminal)
+    show_rows(HangingTransaction, found, options, terminal)
 
 
 def _searched(options: Options, cluster: ClusterClient) -> list[TopicPartition]:

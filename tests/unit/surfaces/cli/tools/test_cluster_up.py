@@ -11,6 +11,7 @@ from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.tools import cluster
 from cordwood.surfaces.cli.tools.cluster_up import USAGE, Request, requested, summary
 from cordwood.surfaces.cli.tools.tool import Terminal
+from cordwood.surfaces.local_cluster.described import DescribedCluster, DescribedNode
 
 
 def asked(*arguments: str) -> Request:
@@ -79,37 +80,40 @@ def test_kafkas_tool_names_the_command() -> None:
     assert "cordwood cluster up --brokers 3" in text
 
 
-FACTS = {
-    "cluster_id": "abc",
-    "directory": "/tmp/c",
-    "bootstrap_servers": "127.0.0.1:9092",
-    "nodes": [
-        {
-            "node_id": 100,
-            "role": "controller",
-            "kind": "Cordwood",
-            "address": "127.0.0.1:9093",
-            "health": "ok",
-            "pid": 7,
-            "http_url": "http://127.0.0.1:9464",
-            "log_file": "/tmp/c/controller-100/server.log",
-        },
-        {
-            "node_id": 1,
-            "role": "broker",
-            "kind": "Kafka",
-            "address": "127.0.0.1:9092",
-            "health": "fenced",
-            "pid": 12345,
-            "http_url": None,
-            "log_file": "/tmp/c/broker-1/server.log",
-        },
+CLUSTER = DescribedCluster(
+    cluster_id="abc",
+    directory="/tmp/c",
+    bootstrap_servers="127.0.0.1:9092",
+    nodes=[
+        DescribedNode(
+            node_id=100,
+            role="controller",
+            kind="Cordwood",
+            address="127.0.0.1:9093",
+            health="ok",
+            pid=7,
+            http_url="http://127.0.0.1:9464",
+            log_file="/tmp/c/controller-100/server.log",
+            log_dir="/tmp/c/controller-100/data",
+        ),
+        DescribedNode(
+            node_id=1,
+            role="broker",
+            kind="Kafka",
+            address="127.0.0.1:9092",
+            health="fenced",
+            pid=12345,
+            http_url=None,
+            log_file="/tmp/c/broker-1/server.log",
+            log_dir="/tmp/c/broker-1/data",
+        ),
     ],
-}
+)
 
 
 def test_the_summary_has_a_line_for_each_node() -> None:
-    title, header, controller, broker, clients, end = summary(FACTS, width=None, is_temporary=False)
+    lines = summary(CLUSTER, width=None, is_temporary=False)
+    title, header, controller, broker, clients, end = lines
     assert title == "Cluster abc in /tmp/c"
     assert header.split() == ["node", "role", "kind", "address", "health", "pid", "HTTP", "log"]
     assert controller.split()[:6] == ["100", "controller", "Cordwood", "127.0.0.1:9093", "ok", "7"]
@@ -122,4 +126,4 @@ def test_the_summary_has_a_line_for_each_node() -> None:
 
 
 def test_the_summary_says_that_a_temporary_directory_is_removed() -> None:
-    assert summary(FACTS, width=None, is_temporary=True)[0].endswith("/tmp/c, removed at the end")
+    assert summary(CLUSTER, width=None, is_temporary=True)[0].endswith("/tmp/c, removed at the end")
