@@ -111,6 +111,8 @@ def serve() -> None:
     from cordwood.cleanup.plan.request import CleanRequest
     from cordwood.cleanup.schedule.clean import clean
     from cordwood.model.clock import SystemClock
+    from cordwood.model.documents import to_document
+    from cordwood.queries.cleaning import cleaning_of
     from cordwood.queries.settings import SettingOptions, read_settings
 
     class Stepping:
@@ -163,7 +165,10 @@ def serve() -> None:
 
             steps.reset()
             report = clean(request, running, clock=clock)
-            answer = report.to_json() | {"steps": steps.seconds, "step_counts": steps.counts}
+            answer = to_document(cleaning_of(report)) | {
+                "steps": steps.seconds,
+                "step_counts": steps.counts,
+            }
             print(json.dumps(answer), flush=True)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.model.documents import to_document
+from cordwood.queries.cleaning import cleaning_of
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -72,11 +74,11 @@ def measured_and_cleaned(
     here, copy = write_log_dir(top / "here", logs), top / "copy"
     shutil.copytree(here, copy)
     before = digest_tree(here)
-    measured = clean_in_process(
-        here, configs, now_ms=NOW_MS, dry_run=True, measured=True, **options
-    ).to_json()
+    report = clean_in_process(here, configs, now_ms=NOW_MS, dry_run=True, measured=True, **options)
+    measured = to_document(cleaning_of(report))
     assert digest_tree(here) == before, "a measurement changed a file"
-    cleaned = clean_in_process(copy, configs, now_ms=NOW_MS, **options).to_json()
+    report = clean_in_process(copy, configs, now_ms=NOW_MS, **options)
+    cleaned = to_document(cleaning_of(report))
     assert measured["plan"] == cleaned["plan"]
     partitions = without_status(measured, here)
     assert partitions == without_status(cleaned, copy)

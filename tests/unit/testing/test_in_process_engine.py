@@ -28,7 +28,9 @@ from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.documents import to_document
 from cordwood.model.errors import CorruptError
+from cordwood.queries.cleaning import cleaned_partition
 from cordwood.storage.replace import STAGED_SUFFIX
 from cordwood.testing.in_process_engine import (
     COMPILED_BYTES_MAX,
@@ -88,7 +90,10 @@ def cleaned(
     """Reports of each partition after a cleaning; with compiled code if engine is None."""
     options: dict[str, Any] = {} if engine is None else {"engine": lambda: nullcontext(engine)}
     report = clean_in_process(log_dir, {"log": config}, now_ms=NOW_MS, force=True, **options)
-    return [each.to_json() | {"log_dir": "", "keys": None} for each in report.partitions]
+    return [
+        to_document(replace(cleaned_partition(each), log_dir="", keys=None))
+        for each in report.partitions
+    ]
 
 
 def files_in(root: Path) -> dict[str, tuple[bytes, int]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 
@@ -37,10 +36,6 @@ class CompactionEstimate:
     def error(self) -> int:
         """Half of the interval, in bytes."""
         return (self.bytes_freed_high - self.bytes_freed_low + 1) // 2
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

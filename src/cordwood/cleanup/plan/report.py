@@ -1,15 +1,16 @@
-"""The report of a cleaning, as values for a table or a JSON document."""
+"""The report of a cleaning, which grows while that runs."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cordwood.cleanup.plan.compaction_values import Discarded
 from cordwood.cleanup.plan.estimates import CompactionEstimate
 from cordwood.cleanup.rules.group_guard import GroupLoss
+from cordwood.model.documents import ABSENT
 from cordwood.storage.log_directory import InUse
 
 
@@ -34,6 +35,43 @@ class Size:
     records: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredSegment:
+    """A segment that retention removes by a rule; of a partition's report with Kafka's text."""
+
+    base_offset: int
+    bytes: int
+    rule: str
+    text: str | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCompaction:
+    """A compaction that was considered; `reason` is why there is none.
+
+    `groups` are the base offsets of the segments that become one each; `first_uncleanable_offset`
+    is exclusive.
+    """
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    dirty_ratio: float
+    bytes_to_read: int
+    groups: Sequence[Sequence[int]]
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCleaning:
+    """What was planned for a partition, in one step; `compaction` only if it was considered."""
+
+    topic: str
+    partition: int
+    expired: Sequence[ExpiredSegment]
+    bytes_freed_by_retention: int
+    compaction: PlannedCompaction | None = field(default=None, metadata=ABSENT)
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
     """One partition.
@@ -55,7 +93,7 @@ class PartitionReport:
     before: Size | None = None
     after: Size | None = None
     discarded: Discarded = field(default_factory=Discarded)
-    expired: list[dict[str, Any]] = field(default_factory=list)
+    expired: list[ExpiredSegment] = field(default_factory=list)
     rolled_at: int | None = None
     cleaner_checkpoint: int | None = None
     log_start_offset: int | None = None
@@ -81,34 +119,6 @@ class PartitionReport:
             return None
         return self.after.bytes - (self.estimate.bytes_freed if self.estimate is not None else 0)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        sizes = {
-            f"{name}_{when}": getattr(size, name) if size else None
-            for when, size in (("before", self.before), ("after", self.after))
-            for name in ("segments", "bytes", "records")
-        }
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "log_dir": self.log_dir,
-            "status": str(self.status),
-            "reason": self.reason,
-            "policy": self.policy,
-            "holds": list(self.holds),
-            **sizes,
-            "bytes_left": self.bytes_left,
-            "discarded": asdict(self.discarded),
-            "expired": self.expired,
-            "losses": [asdict(each) for each in self.losses],
-            "rolled_at": self.rolled_at,
-            "cleaner_checkpoint": self.cleaner_checkpoint,
-            "log_start_offset": self.log_start_offset,
-            "keys": self.keys,
-            "estimate": self.estimate.to_json() if self.estimate is not None else None,
-            "warnings": self.warnings,
-        }
-
 
 @dataclass(slots=True)
 class Timing:
@@ -131,7 +141,7 @@ class Report:
     dry_run: bool
     measured: bool = False
     partitions: list[PartitionReport] = field(default_factory=list)
-    plan: list[Mapping[str, Any]] = field(default_factory=list)
+    plan: list[PlannedCleaning] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     engine: dict[str, Any] = field(default_factory=dict)
     timing: Timing = field(default_factory=Timing)
@@ -146,18 +156,3 @@ class Report:
     def failed(self) -> list[PartitionReport]:
         """Partitions that could not be cleaned."""
         return [p for p in self.partitions if p.status in {Status.FAILED, Status.NO_SPACE}]
-
-    def to_json(self) -> dict[str, Any]:
-        """The document that --json prints."""
-        return {
-            "now_ms": self.now_ms,
-            "dry_run": self.dry_run,
-            "measured": self.measured,
-            "plan": list(self.plan),
-            "partitions": [p.to_json() for p in self.partitions],
-            "warnings": self.warnings,
-            "in_use": [asdict(each) for each in self.in_use],
-            "bytes_next_24h": self.bytes_next_24h,
-            "engine": self.engine,
-            "timing_s": {k: round(v, 3) for k, v in asdict(self.timing).items()},
-        }

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from cordwood.cleanup.access.capture import with_due
 from cordwood.cleanup.access.commit import CompactionCommitter
@@ -21,7 +20,15 @@ from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import Discarded
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.plan.outcome import Rejected, Unknown
-from cordwood.cleanup.plan.report import PartitionReport, Report, Size, Status
+from cordwood.cleanup.plan.report import (
+    ExpiredSegment,
+    PartitionReport,
+    PlannedCleaning,
+    PlannedCompaction,
+    Report,
+    Size,
+    Status,
+)
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
@@ -160,7 +167,7 @@ class PartitionRun:
         self._run.report.plan = [
             entry
             for entry in self._run.report.plan
-            if (entry["topic"], entry["partition"]) != (report.topic, report.partition)
+            if (entry.topic, entry.partition) != (report.topic, report.partition)
         ]
         self._changed = False
         self._discarded_records = self._records_before = None
@@ -220,7 +227,7 @@ class PartitionRun:
         self.planned_s = self._run.clock.monotonic_s()
         self._warn(plan.warnings)
         self.report.expired += [
-            {"base_offset": e.base_offset, "bytes": e.size_bytes, "rule": e.rule, "text": e.text}
+            ExpiredSegment(base_offset=e.base_offset, bytes=e.size_bytes, rule=e.rule, text=e.text)
             for e in plan.expired
         ]
         self._note_groups(plan)
@@ -348,28 +355,31 @@ class PartitionRun:
         compaction: CompactionPlan | None = None,
     ) -> None:
         """Adds an entry to the plan that is reported."""
-        entry: dict[str, Any] = {
-            "topic": self.report.topic,
-            "partition": self.report.partition,
-            "expired": [
-                {"base_offset": e.base_offset, "bytes": e.size_bytes, "rule": e.rule}
-                for e in (retention.expired if retention else ())
-            ],
-            "bytes_freed_by_retention": retention.bytes_freed if retention else 0,
-        }
+        considered = None
         if cleanable is not None:
             self._warn(cleanable.warnings)
-            entry["compaction"] = {
-                "first_dirty_offset": cleanable.first_dirty,
-                "first_uncleanable_offset": cleanable.first_uncleanable,
-                "dirty_ratio": round(cleanable.ratio, 6),
-                "bytes_to_read": cleanable.bytes_to_read,
-                "groups": [list(g) for g in compaction.groups] if compaction else [],
-                "reason": cleanable.reason,
-            }
+            considered = PlannedCompaction(
+                first_dirty_offset=cleanable.first_dirty,
+                first_uncleanable_offset=cleanable.first_uncleanable,
+                dirty_ratio=round(cleanable.ratio, 6),
+                bytes_to_read=cleanable.bytes_to_read,
+                groups=compaction.groups if compaction else (),
+                reason=cleanable.reason,
+            )
             if cleanable.reason and not self.report.reason:
                 self.report.reason = f"not compacted: {cleanable.reason}"
-        self._run.report.plan.append(entry)
+        self._run.report.plan.append(
+            PlannedCleaning(
+                topic=self.report.topic,
+                partition=self.report.partition,
+                expired=[
+                    ExpiredSegment(base_offset=e.base_offset, bytes=e.size_bytes, rule=e.rule)
+                    for e in (retention.expired if retention else ())
+                ],
+                bytes_freed_by_retention=retention.bytes_freed if retention else 0,
+                compaction=considered,
+            )
+        )
 
     def end(self) -> None:
         """Commits the checkpoints, unless something went wrong, and reports the sizes."""

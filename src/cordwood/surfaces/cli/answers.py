@@ -11,6 +11,7 @@ from typing import Any, Final
 from cordwood.queries.advise.directories import Advice
 from cordwood.queries.broker_log_dirs import ClusterLogDirs
 from cordwood.queries.cleaner import BrokerCleaner, ClusterCleaners
+from cordwood.queries.cleaning import Cleaning
 from cordwood.queries.clock import ClockAnswer
 from cordwood.queries.cluster import BrokerApis, ClusterEndpoint, ClusterId, UnregisteredBroker
 from cordwood.queries.configs import AlteredConfigs, ConfigEntities, DescribedQuotas
@@ -56,6 +57,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "LOG_DIR": LogDirsSummary,
     "advise": Advice,
     "broker-api-versions": Sequence[BrokerApis],
+    "clean": Cleaning,
     "cleaner": BrokerCleaner | ClusterCleaners,
     "clock": ClockAnswer,
     "cluster cluster-id": ClusterId,

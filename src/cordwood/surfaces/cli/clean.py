@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
@@ -25,6 +24,7 @@ from cordwood.model.errors import (
     CordwoodError,
     DirectoryInUseError,
 )
+from cordwood.queries.cleaning import cleaning_of
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.apply_erasures import apply_erasures
@@ -44,6 +44,7 @@ from cordwood.surfaces.cli.command import (
     JsonOption,
     SettingSourceOptions,
     command,
+    print_document,
 )
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.screen import Screen
@@ -343,7 +344,7 @@ def _end(
     """Shows the report, after warnings about settings; a partition that failed ends with 1."""
     report.warnings = [*warnings, *report.warnings]
     if as_json:
-        print(json.dumps(report.to_json()))  # noqa: T201  # the JSON document is the output
+        print_document(cleaning_of(report))
     else:
         show_report(report, screen, choice)
     if report.failed:

@@ -72,9 +72,9 @@ def _by_rule(report: Report, freed: int) -> str:
     """Bytes by each rule of retention, and by compaction; empty without retention."""
     sizes: Counter[str] = Counter()
     is_planned = report.dry_run and not report.measured
-    for found in report.plan if is_planned else [each.to_json() for each in report.partitions]:
-        for each in found["expired"]:
-            sizes[each["rule"]] += each["bytes"]
+    for found in report.plan if is_planned else report.partitions:
+        for each in found.expired:
+            sizes[each.rule] += each.bytes
     rest = freed - sizes.total()
     if sizes and rest > 0 and not is_planned:
         sizes["compaction"] = rest

@@ -43,7 +43,7 @@ def _clean(
 
 def _removed_segments(each: PartitionReport) -> Counts:
     """Numbers of removed segments by the rule of retention, and of those that compaction saved."""
-    counts = Counter(str(segment["rule"]) for segment in each.expired)
+    counts = Counter(segment.rule for segment in each.expired)
     found: dict[str, float] = {rule.replace(" ", "_"): count for rule, count in counts.items()}
     if each.before is not None and each.after is not None:
         rolled = 1 if each.rolled_at is not None else 0

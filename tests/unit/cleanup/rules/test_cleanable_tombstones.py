@@ -12,6 +12,8 @@ from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.control_record import ControlType, build_control_key
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.documents import to_document
+from cordwood.queries.cleaning import cleaning_of
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
 from support.clean import digest_tree
@@ -214,7 +216,7 @@ def test_a_stopped_log_is_cleaned_as_a_dry_run_shows(tmp_path: Path, verify: boo
     configs = {"t": COMPACT}
 
     def run(**options: Any) -> Any:
-        return clean_in_process(log_dir, configs, **options).to_json()
+        return to_document(cleaning_of(clean_in_process(log_dir, configs, **options)))
 
     before = digest_tree(log_dir)
     early = run(now_ms=NOW_MS - 1, verify=verify)

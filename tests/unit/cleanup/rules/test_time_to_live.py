@@ -17,6 +17,8 @@ from cordwood.cleanup.rules.record_longs import RemovalReader
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.batch_header import LOG_APPEND_TIME
 from cordwood.format.record_batch import Header, Record, build_batch
+from cordwood.model.documents import to_document
+from cordwood.queries.cleaning import cleaned_partition
 from cordwood.queries.explain.record_fate import RecordFate, key_fates
 from cordwood.queries.explain.record_search import RecordSearch
 from cordwood.storage.log.log_reader import Isolation
@@ -273,9 +275,9 @@ def stopped(root: Path) -> Path:
 
 
 def clean(log_dir: Path, now_ms: int, **options: Any) -> dict[str, Any]:
-    report = clean_in_process(log_dir, {"t": TTL}, now_ms=now_ms, **options).to_json()
-    (partition,) = report["partitions"]
-    return dict(partition)
+    (partition,) = clean_in_process(log_dir, {"t": TTL}, now_ms=now_ms, **options).partitions
+    found: dict[str, Any] = to_document(cleaned_partition(partition))
+    return found
 
 
 @pytest.mark.parametrize("verify", [False, True])

@@ -17,6 +17,7 @@ from cordwood.format.file_names import HOLDS_FILE
 from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.cleaning import cleaned_partition
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import UNREADABLE, HoldRegistry
 from support.clean_case import log_dir, log_of, snapshot_of
@@ -78,9 +79,9 @@ def test_clean_changes_no_byte_of_a_held_partition(tmp_path: Path, dry_run: bool
     done = Status.PLANNED if dry_run else Status.CLEANED
     assert statuses(report)["x-0"] == (Status.HELD, "case-7")
     assert [status for status, _ in statuses(report).values()] == [Status.HELD, done, done]
-    held = report.partitions[0].to_json()
-    assert held["holds"] == ["case-7"]
-    assert held["segments_before"] == held["segments_after"] == 3
+    held = cleaned_partition(report.partitions[0])
+    assert held.holds == ("case-7",)
+    assert held.segments_before == held.segments_after == 3
     assert report.failed == []
 
 

@@ -27,7 +27,7 @@ from support.scrape import probed
 from support.storage_cases import CLUSTER_ID, write_files
 
 #: Those of tests of their own; `cluster up` starts processes: tests/crash/test_cluster_up.py.
-OTHERS = {"cluster up", "docs"}
+OTHERS = {"clean", "cluster up", "docs"}
 OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "LOG_DIR": (),
     "advise": ("--max-age", "7d", "--max-bytes", "1G"),
@@ -146,6 +146,14 @@ def test_what_is_printed_of_a_running_broker_fits(tmp_path: Path) -> None:
             document = printed(*words, "--url", probe.url)
             assert "error" not in document, document
             require_fit(command, document)
+
+
+def test_what_clean_prints_fits(tmp_path: Path) -> None:
+    root = log_dir(tmp_path / "logs", "x-0")
+    for options in (("--dry-run",), (), ()):
+        document = printed("clean", root, *EXPIRE, *options)
+        assert "error" not in document, document
+        require_fit("clean", document)
 
 
 def test_what_is_printed_of_a_trash_fits(tmp_path: Path) -> None:
