@@ -201,7 +201,7 @@ def test_limits_that_logs_share_are_predicted_for_all_of_them(tmp_path: Path, se
             assert cleaned_now[name].expired == cleaned_then[name].expired
         is_changed = bool(comparison.broker_changes)
         assert is_changed == (now_bytes != then_bytes)
-        by_rule.update(gone["rule"] for each in cleaned_then.values() for gone in each.expired)
+        by_rule.update(gone.rule for each in cleaned_then.values() for gone in each.expired)
         shutil.rmtree(top)
     assert by_rule[TOPIC_BYTES] > len(seeds)
     assert by_rule[DIRECTORY_BYTES] > len(seeds) // 2

@@ -19,7 +19,6 @@ from cordwood.broker.replication.following import (
 )
 from cordwood.model.error_codes import ErrorCode
 from cordwood.storage.log.leader_epochs import EpochEndOffset
-from cordwood.storage.log.truncation import truncate_to
 from support.replication_under_test import Replica
 
 
@@ -158,6 +157,6 @@ def test_answer_to_a_fetch_from_before_a_truncation_is_left_out() -> None:
     following = following_of(log)
     position = following.next_fetch(log, 0)
     assert isinstance(position, FetchPosition)
-    truncate_to(log, 2)
+    log.truncate_to(2)
     answer = FetchedPartition(high_watermark=9, records=b"batches")
     assert following.on_fetched(position, answer, log, 0) == []

@@ -127,7 +127,7 @@ def test_a_compaction_that_is_stale_is_dropped_and_retention_still_comes(
     delete = LogConfig(cleanup_policy=frozenset({"delete"}), retention_ms=1)
     report = clean_in_process(before, {"t": delete}, now_ms=NOW_MS * 2)
     (partition,) = report.partitions
-    assert [each["rule"] for each in partition.expired], partition
+    assert [each.rule for each in partition.expired], partition
     assert any("dropped" in warning for warning in partition.warnings), partition.warnings
     assert not list(before.rglob("cordwood.*"))
     assert sum(log.stat().st_size for log in (before / "t-0").glob("*.log")) == 0

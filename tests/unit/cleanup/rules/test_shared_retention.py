@@ -360,7 +360,7 @@ def test_a_dry_run_shows_what_a_run_then_deletes(tmp_path: Path) -> None:
     wet = run_clean([root], *options, now_ms=NOW_MS).report
     for report in (dry, wet):
         found = {each["partition"]: each["expired"] for each in report["partitions"]}
-        assert {n: [e["base_offset"] for e in found[n]] for n in found} == {
+        assert {n: [e.base_offset for e in found[n]] for n in found} == {
             0: [0, 1],
             1: [0],
             2: [0],
@@ -392,7 +392,7 @@ def test_what_a_shared_limit_takes_no_longer_holds_back_the_logs_own_rules(
     for dry_run in (True, False):
         report = clean_in_process(root, {"t": config}, now_ms=NOW_MS, dry_run=dry_run)
         (partition,) = report.partitions
-        assert [(each["base_offset"], each["rule"]) for each in partition.expired] == [
+        assert [(each.base_offset, each.rule) for each in partition.expired] == [
             (0, TOPIC_BYTES),
             (1, "time"),
             (2, "time"),
@@ -438,4 +438,4 @@ def test_a_dry_run_counts_the_space_that_a_run_would_have_freed_before(
             directory_limits=DirectoryLimits(free_bytes_min=least),
         )
         found = {each.partition: each.expired for each in report.partitions}
-        assert {n: [e["base_offset"] for e in found[n]] for n in found} == {0: [0], 1: [0]}
+        assert {n: [e.base_offset for e in found[n]] for n in found} == {0: [0], 1: [0]}
