@@ -61,7 +61,7 @@ class GroupExpiry:
 
 
 def expiry_of(cluster: ClusterClient, group_id: str) -> GroupExpiry:
-    """When each committed offset of a group expires if nothing changes, and why.
+    """Forecast of when each committed offset of a group expires if nothing changes, and why.
 
     Raises:
         RefusedError: the group is not there.

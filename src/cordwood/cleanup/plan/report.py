@@ -63,7 +63,7 @@ class PlannedCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCleaning:
-    """What was planned for a partition, in one step; `compaction` only if it was considered."""
+    """Plan of a partition in one step; `compaction` only if it was considered."""
 
     topic: str
     partition: int

@@ -64,7 +64,6 @@ OF_TOOLS = (
     "configs --describe --topic none",
     "configs --describe --broker 1 --all",
     "configs --alter --entity-type users --entity-name u --add-config producer_byte_rate=1",
-    "configs --alter --entity-type users --entity-name u --add-config SCRAM-SHA-256=[password=p]",
     "configs --describe --entity-type users --entity-name u",
     "get-offsets --topic js",
     "delete-records --offset-json-file %/offsets.json",
