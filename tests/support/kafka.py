@@ -517,8 +517,9 @@ class RealKafka:
     def roles(self) -> dict[str, str]:
         """The properties of what the node is in its cluster; may be overridden."""
         broker, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self._controller_port}"
+        node_id = self.properties.get("node.id", _BASE_PROPERTIES["node.id"])
         return {
-            "controller.quorum.voters": f"1@{controller}",
+            "controller.quorum.voters": f"{node_id}@{controller}",
             "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{broker}",
         }

@@ -360,7 +360,7 @@ def test_a_dry_run_shows_what_a_run_then_deletes(tmp_path: Path) -> None:
     wet = run_clean([root], *options, now_ms=NOW_MS).report
     for report in (dry, wet):
         found = {each["partition"]: each["expired"] for each in report["partitions"]}
-        assert {n: [e.base_offset for e in found[n]] for n in found} == {
+        assert {n: [e["base_offset"] for e in found[n]] for n in found} == {
             0: [0, 1],
             1: [0],
             2: [0],

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.access.offline.placement import OfflinePlacement
+from cordwood.cleanup.plan.outcome import Outcome
 from cordwood.cleanup.schedule import clean as cleaning
 from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import OS
@@ -62,9 +63,10 @@ def watched(root: Path, **options: Any) -> list[set[str]]:
     """Cleans, and says which segments waited to be removed after each group."""
     place, waiting = OfflinePlacement.place, []
 
-    def watching(*arguments: Any) -> None:
-        place(*arguments)
+    def watching(*arguments: Any) -> Outcome:
+        outcome = place(*arguments)
         waiting.append(deleted(root))
+        return outcome
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OfflinePlacement, "place", watching)
