@@ -234,11 +234,16 @@ def _reasons(results: Sequence[Result]) -> list[str]:
             for why, names in sorted(by_why.items()):
                 shown = ", ".join(f"`{name}`" for name in names[:3])
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                quoted = f"`{why.replace('`', chr(39))}`" if why else "no reason given"
+                quoted = f"`{_quoted(why)}`" if why else "no reason given"
                 lines.append(
                     f"- {each.client} at {each.broker}, {outcome}: {shown}{more}: {quoted}\n"
                 )
     return ["\n", *lines] if lines else []
+
+
+def _quoted(why: str) -> str:
+    """A reason without backticks, and without its authors' notes to themselves in capitals."""
+    return re.sub(r"\b[A-Z]{3,}: ", "", why.replace("`", "'"))
 
 
 # ---- running
@@ -394,11 +399,16 @@ def _kafka_python_suite(scratch: Path, number: str) -> Path:
 def _one_broker(kind: str, root: Path) -> Iterator[str]:
     """The address of one broker, of Cordwood's or of Kafka's."""
     from support.kafka import RealKafka, kafka_jars  # noqa: PLC0415  # needs a JVM
+    from support.ports import free_port  # noqa: PLC0415
     from support.served import ServedBroker  # noqa: PLC0415
 
     root.mkdir(parents=True)
     if kind == "cordwood":
-        with ServedBroker(root / "data", _ONE_BROKER, flags=()) as served:
+        port = free_port()
+        # A test reads it as a setting of server.properties, where the runner of Kafka has it, too.
+        listeners = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        given = {**_ONE_BROKER, **listeners}
+        with ServedBroker(root / "data", given, flags=(), port=port) as served:
             yield served.bootstrap_servers
         return
     kafka_jars()

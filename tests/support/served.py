@@ -35,6 +35,7 @@ class ServedBroker:
         flags: Sequence[str] = ("--test-clock",),
         environment: Mapping[str, str] | None = None,
         module: str = "cordwood",
+        port: int | None = None,
     ) -> None:
         """Nothing runs yet.
 
@@ -44,9 +45,10 @@ class ServedBroker:
             flags: of `cordwood serve`.
             environment: over this process's own.
             module: what is run, with the arguments of `cordwood`.
+            port: of Kafka's protocol; a free one if None.
         """
         self.log_dir = log_dir
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         self.http_port = free_port()
         self.log_file = log_dir.with_name(f"{log_dir.name}.serve.log")
         self._properties = dict(properties or {})
