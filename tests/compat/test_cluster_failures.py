@@ -37,6 +37,11 @@ _PROPERTIES = {
 _QUICK = {"log.flush.offset.checkpoint.interval.ms": "200"}
 #: No leader takes a replica out of the ISR in this time: the controller does.
 _PATIENT = {"replica.lag.time.max.ms": "600000"}
+#: Kafka's high watermark waits so long for a replica that has left the ISR (`Partition`,
+#: `shouldWaitForReplicaToJoinIsr`). It is less than what a producer waits for an answer: a Kafka
+#: that has answered nobody reads no further request of a connection, and librdkafka, which gives
+#: up the connection, sends again what Kafka then reads twice.
+_SHORT = {"replica.lag.time.max.ms": "5000"}
 #: No broker is fenced because the machine is slow.
 _SESSION_MS = 10_000
 
@@ -130,7 +135,7 @@ def test_a_full_disk_hands_its_leaders_over_and_catches_up_when_there_is_space(
             tmp_path,
             kafka=[KAFKA],
             cordwood=[CORDWOOD],
-            properties={**_PROPERTIES, **_PATIENT},
+            properties={**_PROPERTIES, **_SHORT},
             session_timeout_ms=_SESSION_MS,
         ) as cluster,
     ):
@@ -146,6 +151,8 @@ def test_a_full_disk_hands_its_leaders_over_and_catches_up_when_there_is_space(
                 what="the broker whose disk is full neither leads nor is in sync",
             )
             wait_for_more(ledger, 2_000)
+            for number in (0, 1):
+                assert f"The disk is full: {TOPIC}-{number} is left to the other" in broker.log
             assert cluster.leaders(TOPIC, node_id=KAFKA) == {0: KAFKA, 1: KAFKA}
             ballast.unlink()
             cluster.wait_until_in_sync(TOPIC)
