@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +20,10 @@ from cordwood.testing.in_process_engine import InProcessEngine
 
 
 class CompiledEngine(InProcessEngine):
-    """Cleans every log as a task of Spark does, however small it is."""
+    """Cleans every log as a task of Spark does, however small or large it is."""
 
     plain_bytes_max = -1
+    compiled_bytes_max = sys.maxsize
 
     def __init__(self, *, batch_bytes_max: int | None = None) -> None:
         """Takes the bound on a batch's memory, if there is one."""

@@ -15,6 +15,7 @@ ClientMetricsConfigs, Kafka 4.3.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -132,7 +133,8 @@ def _read_rows() -> dict[str, dict[str, list[str]]]:
     rows: dict[str, dict[str, list[str]]] = {}
     for line in Path(__file__).with_name("settings.tsv").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
-            cells = line.split("\t")
+            # Most cells are in many rows.
+            cells = [sys.intern(cell) for cell in line.split("\t")]
             assert len(cells) == _COLUMNS, line
             table = rows.setdefault(cells[0], {})
             assert cells[1] not in table, line

@@ -68,6 +68,8 @@ class InProcessEngine:
     plain_bytes_max: int = PLAIN_BYTES_MAX
     #: No batch may take more memory with compiled code; no bound of its own if None.
     batch_bytes_max: int | None = None
+    #: With compiled code a log may have so many bytes.
+    compiled_bytes_max: int = COMPILED_BYTES_MAX
     #: With compiled code a dirty section may have so many keys.
     keys_max: int = COMPILED_KEYS_MAX
 
@@ -95,7 +97,11 @@ class InProcessEngine:
         if compaction.size_bytes <= self.plain_bytes_max and is_plain(compaction):
             self._run_plain(committer)
             return
-        refusal = refusal_of(compaction, plain_bytes_max=self.plain_bytes_max)
+        refusal = refusal_of(
+            compaction,
+            plain_bytes_max=self.plain_bytes_max,
+            compiled_bytes_max=self.compiled_bytes_max,
+        )
         if refusal is None:
             self._run_compiled(committer)
         else:
@@ -167,17 +173,22 @@ def is_plain(compaction: LogCompaction) -> bool:
     )
 
 
-def refusal_of(compaction: LogCompaction, *, plain_bytes_max: int) -> EngineError | None:
+def refusal_of(
+    compaction: LogCompaction,
+    *,
+    plain_bytes_max: int,
+    compiled_bytes_max: int = COMPILED_BYTES_MAX,
+) -> EngineError | None:
     """Why a compaction cannot run with compiled code; None if it can."""
     size = f"{compaction.name} has {compaction.size_bytes:,} bytes to compact"
-    if compaction.size_bytes > COMPILED_BYTES_MAX:
-        return EngineError(f"{size}, more than the {COMPILED_BYTES_MAX:,} of a test: {_SPARK}")
+    if compaction.size_bytes > compiled_bytes_max:
+        return EngineError(f"{size}, more than the {compiled_bytes_max:,} of a test: {_SPARK}")
     if not missing_packages(NATIVE):
         return None
     if compaction.size_bytes > plain_bytes_max:
         return EngineError(
             f"{size}, more than the {plain_bytes_max:,} of a test: install cordwood[native] for "
-            f"up to {COMPILED_BYTES_MAX:,} bytes, or {_SPARK}"
+            f"up to {compiled_bytes_max:,} bytes, or {_SPARK}"
         )
     what = "an erasure" if compaction.erased is not None else "cordwood.cleaner.verify=true"
     return EngineError(f"{what} needs compiled code: install cordwood[native]")

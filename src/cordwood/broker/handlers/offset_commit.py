@@ -29,7 +29,13 @@ _TOO_LONG: int = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 _TOPIC_IDS_SINCE = 10
 
+_new_response = maker(OffsetCommitResponse)
+_new_topic = maker(OffsetCommitResponse.OffsetCommitResponseTopic)
 _new_result = maker(OffsetCommitResponse.OffsetCommitResponsePartition)
+#: The results of committed offsets by partition index: an answer of 100 would take as long to make
+#: as to write.
+_committed_results: dict[int, OffsetCommitResponse.OffsetCommitResponsePartition] = {}
+_RESULTS_KEPT_MAX = 10_000
 
 
 class _Asked:
@@ -97,17 +103,29 @@ class _Asked:
 
     def result(self) -> OffsetCommitResponse.OffsetCommitResponseTopic:
         """The topic of the response: partitions that are not there come first, as in Kafka."""
-        answers = zip(self.partitions, self.errors, self.is_there, strict=True)
-        return OffsetCommitResponse.OffsetCommitResponseTopic(
-            name=self.name or "",
-            topic_id=self.topic_id,
-            partitions=[
+        if any(self.errors):
+            answers = zip(self.partitions, self.errors, self.is_there, strict=True)
+            partitions = [
                 _new_result(partition_index=each.partition_index, error_code=error)
                 for each, error, _ in in_steps(
                     sorted(answers, key=lambda answer: answer[2]), every=16
                 )
-            ],
-        )
+            ]
+        else:
+            partitions = [
+                _committed_result(each.partition_index)
+                for each in in_steps(self.partitions, every=64)
+            ]
+        return _new_topic(name=self.name or "", topic_id=self.topic_id, partitions=partitions)
+
+
+def _committed_result(index: int) -> OffsetCommitResponse.OffsetCommitResponsePartition:
+    known = _committed_results.get(index)
+    if known is None:
+        known = _new_result(partition_index=index, error_code=0)
+        if len(_committed_results) < _RESULTS_KEPT_MAX:
+            _committed_results[index] = known
+    return known
 
 
 def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:
@@ -142,7 +160,7 @@ def _committed(context: BrokerContext, asked: list[_Asked], code: int) -> Offset
 
 
 def _response(asked: list[_Asked]) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
+    return _new_response(
         topics=[each.result() for each in sorted(asked, key=lambda each: each.are_all_there)]
     )
 

@@ -27,9 +27,10 @@ Source: KIP-482 and Kafka's message generator (org.apache.kafka.message).
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final
 
 from cordwood.model.uuids import ZERO_UUID
@@ -63,30 +64,32 @@ class VersionRange:
     def __contains__(self, version: int) -> bool:
         return self.lowest <= version <= self.highest
 
-    @classmethod
-    def parse(cls, text: str) -> VersionRange:
+    @staticmethod
+    @cache
+    def parse(text: str) -> VersionRange:
         """The range that `3`, `2+`, `0-4` or `none` names."""
         if text == "none":
-            return cls(lowest=VERSION_MAX, highest=VERSION_MAX)
+            return VersionRange(lowest=VERSION_MAX, highest=VERSION_MAX)
         if text.endswith("+"):
-            return cls(lowest=int(text[:-1]), highest=VERSION_MAX)
+            return VersionRange(lowest=int(text[:-1]), highest=VERSION_MAX)
         lowest, _, highest = text.partition("-")
-        return cls(lowest=int(lowest), highest=int(highest or lowest))
+        return VersionRange(lowest=int(lowest), highest=int(highest or lowest))
 
 
 ALL_VERSIONS = VersionRange(lowest=0, highest=VERSION_MAX)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Field:
     """One field of a message.
 
-    `kind` is a type's name, or `struct` with `fields`; of the elements, if `is_array`. `struct` is
-    the name of the struct, empty if it has none. `default_text` is None where the default is the
-    type's zero.
+    `attribute` is the name as Python code spells it: `topic_id` of `topicId`. `kind` is a type's
+    name, or `struct` with `fields`; of the elements, if `is_array`. `struct` is the name of the
+    struct, empty if it has none. `default_text` is None where the default is the type's zero.
     """
 
     name: str
+    attribute: str
     kind: str
     is_array: bool
     versions: VersionRange
@@ -105,12 +108,7 @@ class Field:
         """Whether the field can be null in some version."""
         return self.nullable is not None
 
-    @cached_property
-    def attribute(self) -> str:
-        """The name as Python code spells it: `topicId` is `topic_id`."""
-        return snake_case(self.name)
-
-    @cached_property
+    @property
     def default(self) -> Any:
         """The value of the field where it is left out. Structs: {}; arrays: []."""
         text, kind = self.default_text, self.kind
@@ -205,8 +203,9 @@ def _parse_fields(lines: list[str], position: int, indent: str) -> tuple[tuple[F
         is_struct = kind == "{}" or kind[0].isupper()
         fields.append(
             Field(
-                name=name,
-                kind="struct" if is_struct else kind,
+                name=sys.intern(name),
+                attribute=sys.intern(snake_case(name)),
+                kind="struct" if is_struct else sys.intern(kind),
                 is_array=is_array,
                 versions=versions,
                 nullable=VersionRange.parse(nullable or "0+") if question else None,
