@@ -89,7 +89,7 @@ class Network(Protocol):
         """
 
     def pause(self, seconds: float) -> None:
-        """Waits."""
+        """Waits for `seconds`."""
 
 
 class Retries:

@@ -190,7 +190,7 @@ class MetadataImage:
         return self.features.get("metadata.version", 0)
 
     def topic_by_id(self, topic_id: uuid.UUID) -> TopicImage | None:
-        """The topic of that id."""
+        """The topic with an id; None if there is none."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 

@@ -140,7 +140,7 @@ class SchedulerThread:
         scheduler.on_change = self._changed.set
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -39,7 +39,7 @@ class WaitingTopics:
                     self._paths[topic_id] = log_dir / name
 
     def add(self, topic: RemovedTopic) -> None:
-        """Keeps a note, durably, in the log directory of the topic's first partition.
+        """Writes a removed topic's file, durably, into the log directory of its first partition.
 
         Raises:
             OSError, NoSpaceError: it cannot be written there.

@@ -89,7 +89,7 @@ class ContentReader:
 
 
 class Ahead:
-    """Chunks that are taken up to an offset."""
+    """A reader of chunks that gives, step by step, the batches up to an offset."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks

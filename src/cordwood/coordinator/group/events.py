@@ -40,7 +40,7 @@ class Commit(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOffsets(GroupEvent):
-    """OffsetDelete."""
+    """An OffsetDelete request."""
 
     is_long = True
     group_id: str

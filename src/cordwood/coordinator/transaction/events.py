@@ -54,7 +54,7 @@ class AddPartitions(TransactionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction(TransactionEvent):
-    """EndTxn."""
+    """An EndTxn request."""
 
     request: EndRequest
     spare_producer_id: int | None = None

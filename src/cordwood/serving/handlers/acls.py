@@ -25,19 +25,19 @@ _TEXT = "No Authorizer is configured."
 
 
 def describe(context: RequestContext, _request: DescribeAclsRequest) -> Response:
-    """Refuses."""
+    """Answers that there is no authorizer."""
     text = "No Authorizer is configured on the broker"
     return DescribeAclsResponse(error_code=_CODE, error_message=text)
 
 
 def create(context: RequestContext, request: CreateAclsRequest) -> Response:
-    """Refuses each."""
+    """Answers for each ACL that there is no authorizer."""
     refusal = CreateAclsResponse.AclCreationResult(error_code=_CODE, error_message=_TEXT)
     return CreateAclsResponse(results=[refusal for _ in request.creations])
 
 
 def delete(context: RequestContext, request: DeleteAclsRequest) -> Response:
-    """Refuses each."""
+    """Answers for each ACL that there is no authorizer."""
     refusal = DeleteAclsResponse.DeleteAclsFilterResult(error_code=_CODE, error_message=_TEXT)
     return DeleteAclsResponse(filter_results=[refusal for _ in request.filters])
 

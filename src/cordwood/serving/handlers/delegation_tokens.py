@@ -27,7 +27,7 @@ _ANONYMOUS = "User", "ANONYMOUS"
 
 
 def create(_context: RequestContext, _request: CreateDelegationTokenRequest) -> Response:
-    """Refuses."""
+    """Answers that the request is not allowed without authentication."""
     kind, name = _ANONYMOUS
     return CreateDelegationTokenResponse(
         error_code=_CODE,
@@ -42,17 +42,17 @@ def create(_context: RequestContext, _request: CreateDelegationTokenRequest) -> 
 
 
 def renew(_context: RequestContext, _request: RenewDelegationTokenRequest) -> Response:
-    """Refuses."""
+    """Answers that the request is not allowed without authentication."""
     return RenewDelegationTokenResponse(error_code=_CODE, expiry_timestamp_ms=-1)
 
 
 def expire(_context: RequestContext, _request: ExpireDelegationTokenRequest) -> Response:
-    """Refuses."""
+    """Answers that the request is not allowed without authentication."""
     return ExpireDelegationTokenResponse(error_code=_CODE, expiry_timestamp_ms=-1)
 
 
 def describe(_context: RequestContext, _request: DescribeDelegationTokenRequest) -> Response:
-    """Refuses."""
+    """Answers that the request is not allowed without authentication."""
     return DescribeDelegationTokenResponse(error_code=_CODE)
 
 

@@ -19,12 +19,12 @@ from cordwood.serving.request_context import RequestContext
 
 
 def shake(_context: RequestContext, _request: SaslHandshakeRequest) -> Response:
-    """Refuses."""
+    """Answers that the connection has no SASL exchange to take part in."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def authenticate(_context: RequestContext, _request: SaslAuthenticateRequest) -> Response:
-    """Refuses."""
+    """Answers that the connection has no SASL exchange to take part in."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

@@ -245,7 +245,7 @@ class SegmentIndexes:
         return self._offsets
 
     def time_index(self, log: IndexedLog) -> TimeIndex:
-        """The time index, in memory and in accord with the log."""
+        """The time index, loaded, and rebuilt first where it does not agree with the log."""
         if not self._times.is_loaded and not self._trusts_files:
             self._mend(log, lambda: self._check_time_index(log))
         return self._times

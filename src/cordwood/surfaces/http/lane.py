@@ -37,7 +37,7 @@ class Lane:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Waits for those before, and keeps the others waiting.
+        """A block that one request at a time runs, in the order of their arrival.
 
         Raises:
             Refusal: so many wait already: 503, with a Retry-After.

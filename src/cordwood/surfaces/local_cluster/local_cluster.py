@@ -83,7 +83,7 @@ class Wiring(Protocol):
         """The port at which others reach a node that listens at `port`."""
 
     def started(self, node_id: int, pid: int) -> None:
-        """Takes this process as the node from now on."""
+        """Registers the process that runs a node from now on."""
 
     def is_cut_off(self, node_id: int) -> bool:
         """Whether neither clients nor other nodes reach the node."""

@@ -268,7 +268,7 @@ class RunningLog(LogAccess):
     # ---- compactions and erasures
 
     def attempt(self, limits: Limits) -> Attempt:
-        """Draws token and seed by the random numbers of the log."""
+        """A new attempt, whose token and seed the log's random number generator draws."""
         free_bytes = self.fs.free_bytes(self._log.directory)
         return Attempt.drawn(self._log.context.rng, limits, free_bytes=free_bytes)
 

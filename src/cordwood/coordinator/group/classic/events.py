@@ -19,7 +19,7 @@ from cordwood.model.kafka_errors import KafkaError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(GroupEvent):
-    """JoinGroup."""
+    """A JoinGroup request."""
 
     request: JoinRequest
     reply_to: JoinReply
@@ -27,7 +27,7 @@ class Join(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync(GroupEvent):
-    """SyncGroup."""
+    """A SyncGroup request."""
 
     request: SyncRequest
     reply_to: SyncReply
@@ -35,7 +35,7 @@ class Sync(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(GroupEvent):
-    """Heartbeat; the answer is an error code."""
+    """A Heartbeat request; the answer is an error code."""
 
     group_id: str
     member_id: str
@@ -46,7 +46,7 @@ class Heartbeat(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(GroupEvent):
-    """LeaveGroup."""
+    """A LeaveGroup request."""
 
     group_id: str
     members: tuple[LeavingMember, ...]

@@ -13,7 +13,7 @@ from cordwood.coordinator.group.events import GroupEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat(GroupEvent):
-    """ConsumerGroupHeartbeat."""
+    """A ConsumerGroupHeartbeat request."""
 
     request: HeartbeatRequest
     reply_to: ReplyTo[HeartbeatAnswer]
