@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -61,7 +61,7 @@ def read(
     """
     status, body = _request(url, path, method, body, timeout_s)
     text = body.decode("utf-8", "replace").strip()
-    if status != http.client.OK:
+    if status != HTTPStatus.OK:
         raise RefusedError(url, status, text)
     return text
 
@@ -92,7 +92,10 @@ def _request(url: str, path: str, method: str, body: bytes, timeout_s: float) ->
         host, port = parse_url(url)
     except ConfigError as error:
         raise EndpointError(str(error)) from error
-    connection = http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
+    # With TLS, which it loads: commands that read files do not wait for it.
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415
+
+    connection = HTTPConnection(host, port, timeout=_CONNECT_S)
     try:
         connection.connect()
         connection.sock.settimeout(timeout_s)
@@ -100,7 +103,7 @@ def _request(url: str, path: str, method: str, body: bytes, timeout_s: float) ->
         connection.request(method, urlsplit(url).path.rstrip("/") + path, body or None, headers)
         response = connection.getresponse()
         return response.status, response.read()
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, HTTPException) as error:
         reason = getattr(error, "strerror", None) or error or type(error).__name__
         raise EndpointError(
             f"nothing answers at {url} ({reason}). Is `cordwood serve` running there?"

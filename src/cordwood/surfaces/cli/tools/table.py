@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from cordwood.surfaces.cli.loading import loading
+
 if TYPE_CHECKING:
     from cordwood.surfaces.cli.tools.options import Option, Usage
 
@@ -37,9 +39,10 @@ TOOLS: Mapping[str, Tool] = {
 
 def run(name: str, arguments: list[str]) -> int:
     """Runs the tool of that name on its flags; gives the exit code."""
-    from cordwood.surfaces.cli.tools.tool import Terminal  # noqa: PLC0415  # when needed
+    with loading():
+        from cordwood.surfaces.cli.tools.tool import Terminal  # noqa: PLC0415  # when needed
 
-    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
+        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
     code: int = module.run(arguments, Terminal())
     return code
 
