@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cordwood.cleanup.erasure.pending import PENDING_NAME
+from cordwood.cleanup.erasure.report import ErasedBeside, ErasedPartition, ErasureReport
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from support.erasing import KEY, VALUE, erasable_log, erase_here, sweep
@@ -34,7 +34,7 @@ class Case:
     killable: KillableCleanings
     before: Path
     after: dict[str, bytes]
-    report: dict[str, Any]
+    report: ErasureReport
     steps: dict[str, int]
 
 
@@ -47,12 +47,11 @@ def contents(top: Path) -> dict[str, bytes]:
     }
 
 
-def proved(report: dict[str, Any]) -> list[dict[str, Any]]:
+def proved(report: ErasureReport) -> list[ErasedPartition | ErasedBeside]:
     """A report's entries of partitions and files, without the directory."""
-    changing = {"directory", "path"}
     return [
-        {key: value for key, value in entry.items() if key not in changing}
-        for entry in [*report["partitions"], *report["beside"]]
+        *(replace(each, directory="") for each in report.partitions),
+        *(replace(each, path="") for each in report.beside),
     ]
 
 
@@ -126,7 +125,7 @@ def test_an_erasure_of_other_keys_completes_the_interrupted_one(case: Case, tmp_
         assert not (work / PENDING_NAME).exists()
         if is_planned:
             completed += 1
-            assert len(result.report["criteria"]) == 2
+            assert len(result.report.criteria) == 2
             assert not [name for name in sweep(work, KEY, VALUE) if name.startswith("kept")], step
         shutil.rmtree(work)
     assert completed > 5

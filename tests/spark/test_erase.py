@@ -20,6 +20,7 @@ from cordwood.cleanup.erasure.criteria import Criteria, parse_target
 from cordwood.cleanup.erasure.erase import erase
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.request import Resolved
 from cordwood.format.record import Header, Record
 from cordwood.model.errors import ConfigError, CorruptError
@@ -99,16 +100,15 @@ def test_tasks_leave_the_bytes_of_one_process(
     for path in sorted(here.rglob("*")):
         if path.is_file() and path.name != ".lock":
             assert (there / path.relative_to(here)).read_bytes() == path.read_bytes(), path
-    assert [e["offsets"] for e in mine.report["partitions"]] == [
-        e["offsets"] for e in theirs.report["partitions"]
+    assert [e.offsets for e in mine.report.partitions] == [
+        e.offsets for e in theirs.report.partitions
     ]
 
 
-def offsets_of(log_dir: Path, runner: Runner, where: str) -> list[list[int]]:
+def offsets_of(log_dir: Path, runner: Runner, where: str) -> OffsetRanges:
     result = erase_on(runner, log_dir, "t", where=where)
     assert result.failed == {}
-    found: list[list[int]] = result.report["partitions"][0]["offsets"]
-    return found
+    return result.report.partitions[0].offsets
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_expression_selects_by_every_column(
         ]
     )
     log_dir = write_log_dir(tmp_path / "data", [log])
-    assert offsets_of(log_dir, runner, where) == offsets
+    assert [list(each) for each in offsets_of(log_dir, runner, where)] == offsets
 
 
 def test_an_expression_is_erased_whole_and_can_be_applied_again(

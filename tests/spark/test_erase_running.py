@@ -46,7 +46,7 @@ def test_what_an_expression_finds_is_erased_and_a_wrong_one_changes_nothing(tmp_
         operation = broker.node.erasures.start(right)
         assert operation.over.wait(WAIT_S)
         assert operation.report is not None, operation.error
-        assert operation.report["partitions"][0]["erased"] == 100
+        assert operation.report.partitions[0].erased == 100
         assert sweep(log_dir / "t-0", KEY, VALUE) == []  # the ledger has the expression
         assert kept_records(log_dir / "t-0") == before
 
@@ -66,6 +66,6 @@ def test_what_is_much_is_rewritten_by_the_cleaners_process(
             phases.add(operation.phase)
         assert operation.report is not None, operation.error
         assert "rewriting with Spark" in phases
-        assert operation.report["partitions"][0]["erased"] == 100
+        assert operation.report.partitions[0].erased == 100
         assert sweep(log_dir, KEY, VALUE) == []
         assert kept_records(log_dir / "t-0") == before

@@ -383,7 +383,7 @@ def test_an_erased_key_does_not_come_back_with_its_topic(tmp_path: Path) -> None
         delete(broker, "orders")
         broker.advance(minutes=2)
     erased = erase_here(tmp_path / "logs", "orders", keys=(b"k",), trash=tmp_path / "trash")
-    assert erased.report["failed"] == {}
+    assert erased.report.failed == {}
     with started(tmp_path) as broker, probed(broker) as probe:
         run("restore", "--url", probe.url, "--topic", "orders")
         assert marks_of(broker, "orders-0") == (0, 3, 3)

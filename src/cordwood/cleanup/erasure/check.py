@@ -8,14 +8,23 @@ is that no erased offset is in it. A file with the same size and other bytes was
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import count_in
-from cordwood.cleanup.erasure.report import ED25519, hash_of, parse_report
+from cordwood.cleanup.erasure.report import (
+    ED25519,
+    ErasedBeside,
+    ErasedFile,
+    ErasedPartition,
+    FileFacts,
+    ReportStatus,
+    SealedReport,
+    hash_of,
+    parse_report,
+)
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
@@ -65,44 +74,50 @@ def check_erasure(
     except CorruptError as error:
         return [Finding(verdict=Verdict.FAILED, subject=str(report), text=str(error))]
     findings = [_of_signature(report, value, public_key)]
-    if value["status"] != "erased":
-        text = f"it is of an erasure that did not end well: {value['status']}"
+    if value.status is not ReportStatus.ERASED:
+        text = f"it is of an erasure that did not end well: {value.status}"
         findings.append(Finding(verdict=Verdict.FAILED, subject=str(report), text=text))
-    for entry in value["partitions"]:
-        if "files" in entry:
-            findings += _Partition(entry, log_dirs).findings()
-    for entry in value["beside"]:
-        findings.append(_of_file(entry))
-    for path in value["removed"]:
+    for entry in value.partitions:
+        if entry.files is not None and entry.log_end_offset is not None:
+            findings += _Partition(entry, entry.files, entry.log_end_offset, log_dirs).findings()
+    findings += map(_of_file, value.beside)
+    for path in value.removed:
         if path.startswith("/") and OS.exists(Path(path)):
             text = "it was removed by the erasure, and is there again"
             findings.append(Finding(verdict=Verdict.FAILED, subject=path, text=text))
     return findings
 
 
-def _of_signature(report: Path, value: Mapping[str, Any], public_key: str | None) -> Finding:
-    seal = value["signature"]
-    signer = seal.get("public_key")
+def _of_signature(report: Path, value: SealedReport, public_key: str | None) -> Finding:
+    seal = value.signature
+    signer = seal.public_key
     if public_key is not None and signer != public_key:
         text = f"it is signed by {signer or 'nobody'}, not by {public_key}"
         return Finding(verdict=Verdict.FAILED, subject=str(report), text=text)
-    if seal["algorithm"] == ED25519:
+    if seal.algorithm == ED25519:
         text = f"signed by {signer}"
     else:
-        text = f"unsigned; its SHA-256 {seal['sha256']} matches"
+        text = f"unsigned; its SHA-256 {seal.sha256} matches"
     return Finding(verdict=Verdict.OK, subject=str(report), text=text)
 
 
 class _Partition:
     """The check of one partition."""
 
-    def __init__(self, entry: Mapping[str, Any], log_dirs: Sequence[Path]) -> None:
-        self._entry = entry
-        self._name: str = entry["partition"]
-        places = [each / self._name for each in log_dirs] or [Path(entry["directory"])]
+    def __init__(
+        self,
+        entry: ErasedPartition,
+        files: Sequence[ErasedFile],
+        end: int,
+        log_dirs: Sequence[Path],
+    ) -> None:
+        self._name = entry.partition
+        places = [each / self._name for each in log_dirs] or [Path(entry.directory)]
         self._directory = next((each for each in places if OS.exists(each)), None)
-        self._erased: OffsetRanges = tuple((first, last) for first, last in entry["offsets"])
-        self._end: int = entry["log_end_offset"]
+        self._erased = entry.offsets
+        #: The files that there were after the erasure, by name.
+        self._known = {each.name: each.after for each in files if each.after is not None}
+        self._end = end
 
     def findings(self) -> list[Finding]:
         """All results."""
@@ -111,9 +126,8 @@ class _Partition:
             return [Finding(verdict=Verdict.CHANGED_SINCE, subject=self._name, text=text)]
         found = [
             finding
-            for each in self._entry["files"]
-            if each["after"] is not None
-            and (finding := self._of_known(self._directory, each)) is not None
+            for name, known in self._known.items()
+            if (finding := self._of_known(self._directory / name, known)) is not None
         ]
         left = [
             finding
@@ -122,45 +136,43 @@ class _Partition:
             and (finding := self._of_offsets(self._directory / name)) is not None
         ]
         if not any(each.verdict is Verdict.FAILED for each in [*found, *left]):
-            same = sum(1 for each in self._entry["files"] if each["after"]) - len(found)
             text = (
-                f"none of {count_in(self._erased)} erased records is there; {same} files are as "
-                "they were left"
+                f"none of {count_in(self._erased)} erased records is there; "
+                f"{len(self._known) - len(found)} files are as they were left"
             )
             found.append(Finding(verdict=Verdict.OK, subject=self._name, text=text))
         return found + left
 
-    def _of_known(self, directory: Path, each: Mapping[str, Any]) -> Finding | None:
+    def _of_known(self, path: Path, known: FileFacts) -> Finding | None:
         """The verdict on a file of the report; None if it is as it was left."""
-        path, known = directory / each["name"], each["after"]
-        subject = f"{self._name}/{each['name']}"
+        subject = f"{self._name}/{path.name}"
         if not OS.exists(path):
             text = "it is gone: deleted by retention, or replaced by a later cleaning"
             return Finding(verdict=Verdict.CHANGED_SINCE, subject=subject, text=text)
         try:
             now = hash_of(path)
         except FileNotFoundError:  # just now
-            return self._of_known(directory, each)
+            return self._of_known(path, known)
         if now == known:
             return None
-        log = directory / f"{each['name'].partition('.')[0]}{LOG_SUFFIX}"
-        has_same_size = now["size"] == known["size"]
+        log = path.with_name(f"{path.name.partition('.')[0]}{LOG_SUFFIX}")
+        has_same_size = now.size == known.size
         is_alone = path == log or path.suffix == PRODUCER_SNAPSHOT_SUFFIX
-        if (is_alone and has_same_size) or not (is_alone or self._is_other(directory, log)):
+        if (is_alone and has_same_size) or not (is_alone or self._is_other(log)):
             text = (
-                f"it was changed: {now['size']} bytes of SHA-256 {now['sha256']}, not "
-                f"{known['size']} bytes of {known['sha256']}"
+                f"it was changed: {now.size} bytes of SHA-256 {now.sha256}, not "
+                f"{known.size} bytes of {known.sha256}"
             )
             return Finding(verdict=Verdict.FAILED, subject=subject, text=text)
         text = "a broker has appended to it, or a later cleaning has replaced it"
         return Finding(verdict=Verdict.CHANGED_SINCE, subject=subject, text=text)
 
-    def _is_other(self, directory: Path, log: Path) -> bool:
+    def _is_other(self, log: Path) -> bool:
         """Whether a log file is not the one of the report any more; the active one may grow."""
         if base_offset_of(log.name) >= self._end or not OS.exists(log):
             return True
-        known = next((e["after"] for e in self._entry["files"] if e["name"] == log.name), None)
-        return bool(known is None or OS.facts_of(directory / log.name).size_bytes != known["size"])
+        known = self._known.get(log.name)
+        return known is None or OS.facts_of(log).size_bytes != known.size
 
     def _of_offsets(self, path: Path) -> Finding | None:
         """The verdict on the records of a log file."""
@@ -204,13 +216,13 @@ class _Partition:
                     raise
 
 
-def _of_file(entry: Mapping[str, Any]) -> Finding:
-    path = Path(entry["path"])
+def _of_file(entry: ErasedBeside) -> Finding:
+    path = Path(entry.path)
     if not OS.exists(path):
         text = "it is gone since the erasure"
-        return Finding(verdict=Verdict.CHANGED_SINCE, subject=entry["path"], text=text)
-    if hash_of(path) == entry.get("after"):
-        text = f"it is as it was left, without {entry['erased']} erased records"
-        return Finding(verdict=Verdict.OK, subject=entry["path"], text=text)
+        return Finding(verdict=Verdict.CHANGED_SINCE, subject=entry.path, text=text)
+    if hash_of(path) == entry.after:
+        text = f"it is as it was left, without {entry.erased} erased records"
+        return Finding(verdict=Verdict.OK, subject=entry.path, text=text)
     text = "its bytes have changed since the erasure"
-    return Finding(verdict=Verdict.FAILED, subject=entry["path"], text=text)
+    return Finding(verdict=Verdict.FAILED, subject=entry.path, text=text)

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from cordwood.cleanup.engine.search.condition import Condition, parse_condition, quoted
+from cordwood.cleanup.erasure.report import DescribedCriteria, HashedKeys
 from cordwood.format.record import Record
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
@@ -69,12 +70,14 @@ class Criteria:
     def __post_init__(self) -> None:
         _require_allowed(self.where)
 
-    def described(self, salt: bytes) -> dict[str, Any]:
+    def described(self, salt: bytes) -> DescribedCriteria:
         """The criteria for a report, in which no key can be read."""
         if self.where is not None:
-            return {"where": self.where}
-        hashes = sorted(hash_of_key(key, salt) for key in self.keys)
-        return {"keys": {"algorithm": "SHA-256(salt + key)", "salt": salt.hex(), "hashes": hashes}}
+            return DescribedCriteria(where=self.where)
+        hashes = tuple(sorted(hash_of_key(key, salt) for key in self.keys))
+        return DescribedCriteria(
+            keys=HashedKeys(algorithm="SHA-256(salt + key)", salt=salt.hex(), hashes=hashes)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

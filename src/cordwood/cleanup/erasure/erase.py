@@ -70,7 +70,7 @@ def erase(
         found = erasing.run()
     if request.is_from_ledger:  # of a copy, which is no replica
         return found
-    erased = {TopicPartition.parse(each["partition"]) for each in found.report["partitions"]}
+    erased = {TopicPartition.parse(each.partition) for each in found.report.partitions}
     return found.with_elsewhere({str(p): request.elsewhere(p) for p in sorted(erased)})
 
 

@@ -8,15 +8,14 @@ rewriting. The files that are replaced are removed, and never moved to a trash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.access.log_access import LogAccess
 from cordwood.cleanup.erasure.refusals import refused_by
-from cordwood.cleanup.erasure.report import hash_of
+from cordwood.cleanup.erasure.report import FileFacts, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
 from cordwood.cleanup.erasure.stray_files import StrayFile, stray_files_in
@@ -227,7 +226,7 @@ class ErasedLog:
 
     # ---- report
 
-    def files(self, known: dict[str, Any] | None = None) -> dict[str, Any]:
+    def files(self, known: Mapping[str, FileFacts] | None = None) -> dict[str, FileFacts]:
         """Size and SHA-256 of its segments' files, by name; those `known` are not read again.
 
         Of a running log those of segments that are not appended to any more.

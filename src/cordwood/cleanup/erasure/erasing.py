@@ -41,7 +41,13 @@ from cordwood.cleanup.erasure.pending import Pending
 from cordwood.cleanup.erasure.planned_files import LogErasure, StrayErasure
 from cordwood.cleanup.erasure.record_search import RecordSearch
 from cordwood.cleanup.erasure.refusals import Refusals
-from cordwood.cleanup.erasure.report import FORMAT, audit_erasure
+from cordwood.cleanup.erasure.report import (
+    FORMAT,
+    DescribedCriteria,
+    ErasureReport,
+    ReportStatus,
+    audit_erasure,
+)
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, ErasureBackend
 from cordwood.cleanup.erasure.stray_files import (
     rewrite_stray,
@@ -101,17 +107,17 @@ class Erasing:
         self._id = request.id if found is None else found.id
         self._criteria = self._all_criteria()
 
-    def _all_criteria(self) -> list[dict[str, Any]]:
+    def _all_criteria(self) -> list[DescribedCriteria]:
         """The criteria of the interrupted run, and of this one if they are others."""
         mine = self._request.criteria
-        found: list[dict[str, Any]] = []
+        found: list[DescribedCriteria] = []
         for pending in self._before.values():
             found += [each for each in pending.criteria if each not in found]
         if self._request.is_from_ledger:
-            names = [entry.id for each in self._request.suppressions for entry in each.entries]
-            return [*found, {"erasures": names}]
+            entries = (entry for each in self._request.suppressions for entry in each.entries)
+            return [*found, DescribedCriteria(erasures=tuple(entry.id for entry in entries))]
         for known in found:
-            salt = bytes.fromhex(known.get("keys", {}).get("salt", ""))
+            salt = bytes.fromhex("" if known.keys is None else known.keys.salt)
             if mine.described(salt) == known:
                 return found
         return [*found, mine.described(self._request.salt)]
@@ -176,9 +182,9 @@ class Erasing:
         self._read()
         self._search.search(self._logs, self._strays)
         if self._is_refused():
-            return self._end("refused")
+            return self._end(ReportStatus.REFUSED)
         if self._request.dry_run:
-            return self._end("planned")
+            return self._end(ReportStatus.PLANNED)
         engine = self._engine()
         self._begin()
         self._rewrite(engine)
@@ -186,7 +192,7 @@ class Erasing:
         self._rewrite_stray()
         self._remove()
         self._search_again()
-        return self._end("erased")
+        return self._end(ReportStatus.ERASED)
 
     def _is_refused(self) -> bool:
         """Whether there is nothing that may be done."""
@@ -419,14 +425,14 @@ class Erasing:
 
     # ---- the result
 
-    def _end(self, status: str) -> Erasure:
+    def _end(self, status: ReportStatus) -> Erasure:
         """The report; the plan is forgotten unless some of it is left to be done."""
         self._failed |= {e.name: e.error for e in self._everything() if e.error}
         self._require_all_planned()
-        if status == "erased":
+        if status is ReportStatus.ERASED:
             self._conclude()
-        if self._failed and status != "refused":
-            status = "failed"
+        if self._failed and status is not ReportStatus.REFUSED:
+            status = ReportStatus.FAILED
         removed = {str(path) for _, path in self._removed}
         removed |= {path for pending in self._before.values() for path in pending.removed}
         removed -= self._failed.keys()
@@ -436,24 +442,22 @@ class Erasing:
             for warning in each.log.result.warnings
         ]
         is_done = not self._request.dry_run
-        report = {
-            "format": FORMAT,
-            "tool": f"cordwood {__version__}",
-            "id": self._id,
-            "time_ms": self._request.now_ms,
-            "operator": self._request.operator,
-            "reason": self._request.reason,
-            "status": status,
-            "topics": [str(target) for target in self.targets],
-            "criteria": self._criteria,
-            "keys": self._counts_of_keys(),
-            "partitions": [e.entry(is_done=is_done) for e in self._logs if e.planned],
-            "beside": [
-                one.entry(is_done=is_done, fs=self._fs) for one in self._strays if one.erased
-            ],
-            "removed": sorted(removed | {r for e in self._logs for r in e.log.result.removed}),
-            "failed": dict(sorted(self._failed.items())),
-        }
+        report = ErasureReport(
+            format=FORMAT,
+            tool=f"cordwood {__version__}",
+            id=self._id,
+            time_ms=self._request.now_ms,
+            operator=self._request.operator,
+            reason=self._request.reason,
+            status=status,
+            topics=[str(target) for target in self.targets],
+            criteria=self._criteria,
+            keys=self._counts_of_keys(),
+            partitions=[e.entry(is_done=is_done) for e in self._logs if e.planned],
+            beside=[one.entry(is_done=is_done, fs=self._fs) for one in self._strays if one.erased],
+            removed=sorted(removed | {r for e in self._logs for r in e.log.result.removed}),
+            failed=dict(sorted(self._failed.items())),
+        )
         if is_done:
             audit_erasure(report)
         return Erasure(report=report, failed=self._failed, warnings=tuple(warnings))

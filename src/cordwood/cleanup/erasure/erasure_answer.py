@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from cordwood.cleanup.erasure.report import ErasureReport
 from cordwood.model.documents import ABSENT
 
 
@@ -29,7 +29,7 @@ class ErasureStatus:
     in_bytes: bool
     error: str
     usage: bool
-    report: Mapping[str, Any] | None
+    report: ErasureReport | None
     warnings: Sequence[str]
 
 

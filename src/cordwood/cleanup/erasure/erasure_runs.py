@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cordwood.cleanup.erasure.erasure_answer import (
     Erasures,
@@ -19,6 +19,7 @@ from cordwood.cleanup.erasure.erasure_answer import (
     InterruptedErasure,
 )
 from cordwood.cleanup.erasure.pending import Pending
+from cordwood.cleanup.erasure.report import ErasureReport
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.model.errors import ConfigError, CordwoodError, EngineError
@@ -58,7 +59,7 @@ class ErasureRun:
     in_bytes: bool = False
     error: str = ""
     is_usage: bool = False
-    report: dict[str, Any] | None = None
+    report: ErasureReport | None = None
     warnings: list[str] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -203,7 +204,7 @@ class ErasureRuns:
             operation.report = result.report
             operation.warnings = list(result.warnings)
             operation.state = DONE
-            _log.info("Erasure %s: %s", request.id, result.report["status"])
+            _log.info("Erasure %s: %s", request.id, result.report.status)
         finally:
             operation.over.set()
 

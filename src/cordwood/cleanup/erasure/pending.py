@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cordwood.cleanup.erasure.report import DescribedCriteria, FileFacts
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.model.documents import document_text, from_document
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -32,13 +34,8 @@ class PlannedErasure:
     erased: OffsetRanges
     records: int
     bytes: int
-    files: Mapping[str, Any]
+    files: Mapping[str, FileFacts]
     end: int | None = None
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> PlannedErasure:
-        """The inverse of `asdict`."""
-        return cls(**value | {"erased": tuple((a, b) for a, b in value["erased"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +46,7 @@ class Pending:
     """
 
     id: str
-    criteria: tuple[dict[str, Any], ...]
+    criteria: tuple[DescribedCriteria, ...]
     topics: tuple[str, ...]
     parts: Mapping[str, PlannedErasure] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
@@ -58,7 +55,7 @@ class Pending:
     def write(self, log_dir: Path, *, fs: FileSystem = OS) -> None:
         """Writes it, durably."""
         path = log_dir / PENDING_NAME
-        fs.replace_durably(path, json.dumps(asdict(self)).encode())
+        fs.replace_durably(path, document_text(self).encode())
         fs.take_after_directory(path, log_dir)
 
     @classmethod
@@ -70,20 +67,10 @@ class Pending:
         """
         path = log_dir / PENDING_NAME
         try:
-            value = json.loads(fs.read_bytes(path))
-            return cls(
-                id=str(value["id"]),
-                criteria=tuple(value["criteria"]),
-                topics=tuple(value["topics"]),
-                parts={
-                    name: PlannedErasure.from_json(part) for name, part in value["parts"].items()
-                },
-                removed=tuple(value["removed"]),
-                ledgers={name: tuple(ls) for name, ls in value.get("ledgers", {}).items()},
-            )
+            return from_document(cls, json.loads(fs.read_bytes(path)))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (CorruptError, ValueError) as error:
             raise CorruptError(
                 f"not the plan of an erasure ({error}); remove it, and erase again with all "
                 "criteria",

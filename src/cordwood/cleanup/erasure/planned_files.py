@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cordwood.cleanup.access.commit import StalePlanError
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import count_in, united, within
 from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.pending import PlannedErasure
-from cordwood.cleanup.erasure.report import hash_of
+from cordwood.cleanup.erasure.report import (
+    ErasedBeside,
+    ErasedFile,
+    ErasedPartition,
+    hash_of,
+)
 from cordwood.cleanup.erasure.stray_files import StrayFile
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.model.topic_partition import TopicPartition
@@ -51,19 +55,19 @@ class LogErasure:
         """The path by which it is known in plans and reports."""
         return str(self.log.directory.absolute())
 
-    def entry(self, *, is_done: bool) -> dict[str, Any]:
+    def entry(self, *, is_done: bool) -> ErasedPartition:
         """The entry in the report; without `is_done`, the planned one."""
         planned, log = self.planned, self.log
         assert planned is not None, "there are entries only for what was searched"
         erased = count_in(planned.erased)
-        entry: dict[str, Any] = {
-            "partition": planned.partition,
-            "directory": self.name,
-            "erased": erased,
-            "offsets": [list(each) for each in planned.erased],
-            "records_before": planned.records,
-            "bytes_before": planned.bytes,
-        }
+        entry = ErasedPartition(
+            partition=planned.partition,
+            directory=self.name,
+            erased=erased,
+            offsets=planned.erased,
+            records_before=planned.records,
+            bytes_before=planned.bytes,
+        )
         if not is_done or self.error:
             return entry
         touched = {source.base_offset for source in log.touched(planned.erased)}
@@ -74,15 +78,16 @@ class LogErasure:
         }
         after = log.files(stay)
         names = sorted({*planned.files, *after})
-        return entry | {
-            "records_after": planned.records - erased,
-            "bytes_after": sum(source.size_bytes for source in log.sources),
-            "log_end_offset": log.end,
-            "files": [
-                {"name": name, "before": planned.files.get(name), "after": after.get(name)}
+        return replace(
+            entry,
+            records_after=planned.records - erased,
+            bytes_after=sum(source.size_bytes for source in log.sources),
+            log_end_offset=log.end,
+            files=[
+                ErasedFile(name=name, before=planned.files.get(name), after=after.get(name))
                 for name in names
             ],
-        }
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,20 +115,18 @@ class StrayErasure:
         """The path by which it is known in plans and reports."""
         return str(self.file.path.absolute())
 
-    def entry(self, *, is_done: bool, fs: FileSystem) -> dict[str, Any]:
+    def entry(self, *, is_done: bool, fs: FileSystem) -> ErasedBeside:
         """The entry of the report, in the form of a log's."""
         planned = self.planned
         assert planned is not None, "there are entries only for what was searched"
-        entry: dict[str, Any] = {
-            "path": self.name,
-            "partition": planned.partition,
-            "erased": count_in(planned.erased),
-            "offsets": [list(each) for each in planned.erased],
-            "before": planned.files[self.name],
-        }
-        if not is_done or self.error:
-            return entry
-        return entry | {"after": hash_of(self.file.path, fs=fs)}
+        return ErasedBeside(
+            path=self.name,
+            partition=planned.partition,
+            erased=count_in(planned.erased),
+            offsets=planned.erased,
+            before=planned.files[self.name],
+            after=hash_of(self.file.path, fs=fs) if is_done and not self.error else None,
+        )
 
 
 def still_planned(
@@ -145,7 +148,7 @@ def still_planned(
         return ()
     facts = planned.files.get(name or Path(source.path).name)
     present = present_in(source, offsets, fs=fs)
-    if facts is not None and facts["size"] == source.size_bytes:
+    if facts is not None and facts.size == source.size_bytes:
         return present
     if count_in(united([*erased, *present])) > count_in(erased):
         raise StalePlanError(

@@ -9,13 +9,17 @@ Source: RFC 8032 (Ed25519).
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.model.audit import FileErased, RecordsErased, audit
+from cordwood.model.documents import ABSENT, from_document, to_document
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.extras import SIGN, require_extra
 from cordwood.model.topic_partition import TopicPartition
@@ -30,28 +34,144 @@ UNSIGNED: Final = "none: SHA-256 only"
 _HASH_BYTES: Final = 1 << 20
 
 
-def sealed(report: Mapping[str, Any], key: Ed25519PrivateKey | None) -> dict[str, Any]:
+class ReportStatus(enum.StrEnum):
+    """The end of an erasure; a dry run ends as planned, one that changed nothing as refused."""
+
+    ERASED = "erased"
+    PLANNED = "planned"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashedKeys:
+    """Keys that were erased, as hashes of a salt and the key; both are hexadecimal."""
+
+    algorithm: str
+    salt: str
+    hashes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedCriteria:
+    """The criteria of an erasure: keys, an expression, or the ids of erasures of a ledger."""
+
+    keys: HashedKeys | None = field(default=None, metadata=ABSENT)
+    where: str | None = field(default=None, metadata=ABSENT)
+    erasures: tuple[str, ...] | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """Size in bytes and SHA-256 of a file."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedFile:
+    """A file of a log before and after the erasure; None where there was none."""
+
+    name: str
+    before: FileFacts | None
+    after: FileFacts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedPartition:
+    """The number of erased records of a log, and their offsets; what is after it once it is done.
+
+    `log_end_offset` is exclusive.
+    """
+
+    partition: str
+    directory: str
+    erased: int
+    offsets: OffsetRanges
+    records_before: int
+    bytes_before: int
+    records_after: int | None = field(default=None, metadata=ABSENT)
+    bytes_after: int | None = field(default=None, metadata=ABSENT)
+    log_end_offset: int | None = field(default=None, metadata=ABSENT)
+    files: Sequence[ErasedFile] | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedBeside:
+    """A file beside live logs that has such records; `after` once it is done."""
+
+    path: str
+    partition: str
+    erased: int
+    offsets: OffsetRanges
+    before: FileFacts
+    after: FileFacts | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureReport:
+    """A report without its signature.
+
+    `keys` has the number of records of each key, by the hash that `criteria` has of it; `removed`
+    are paths, and `failed` has reasons by path or by replica.
+    """
+
+    format: str
+    tool: str
+    id: str
+    time_ms: int
+    operator: str
+    reason: str
+    status: ReportStatus
+    topics: Sequence[str]
+    criteria: Sequence[DescribedCriteria]
+    keys: Mapping[str, int] = field(default_factory=dict)
+    partitions: Sequence[ErasedPartition]
+    beside: Sequence[ErasedBeside]
+    removed: Sequence[str]
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """The SHA-256 of a report, and if it is signed, the key and the signature; all hexadecimal."""
+
+    algorithm: str
+    sha256: str
+    public_key: str | None = field(default=None, metadata=ABSENT)
+    signature: str | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedReport(ErasureReport):
+    """A report with its signature."""
+
+    signature: Seal
+
+
+def sealed(report: ErasureReport, key: Ed25519PrivateKey | None) -> SealedReport:
     """A report with its signature, or with its hash where there is no key."""
-    assert "signature" not in report, "a report is sealed once"
-    message = _canonical(report)
+    message = _canonical(to_document(report))
     digest = hashlib.sha256(message).hexdigest()
-    signature = {"algorithm": UNSIGNED, "sha256": digest}
+    seal = Seal(algorithm=UNSIGNED, sha256=digest)
     if key is not None:
-        signature = {
-            "algorithm": ED25519,
-            "sha256": digest,
-            "public_key": key.public_key().public_bytes_raw().hex(),
-            "signature": key.sign(message).hex(),
-        }
-    return {**report, "signature": signature}
+        seal = Seal(
+            algorithm=ED25519,
+            sha256=digest,
+            public_key=key.public_key().public_bytes_raw().hex(),
+            signature=key.sign(message).hex(),
+        )
+    values = {each.name: getattr(report, each.name) for each in fields(ErasureReport)}
+    return SealedReport(**values, signature=seal)
 
 
-def build_report(sealed_report: Mapping[str, Any]) -> bytes:
+def build_report(report: SealedReport) -> bytes:
     """The file of a report."""
-    return json.dumps(sealed_report, indent=1, sort_keys=True).encode() + b"\n"
+    return _file_of(to_document(report))
 
 
-def parse_report(data: bytes, *, path: str) -> dict[str, Any]:
+def parse_report(data: bytes, *, path: str) -> SealedReport:
     """The report in a file, its hash and its signature checked.
 
     Raises:
@@ -63,7 +183,7 @@ def parse_report(data: bytes, *, path: str) -> dict[str, Any]:
         if report["format"] != FORMAT:
             raise ValueError(f"format {report['format']!r}")
         seal = report["signature"]
-        if build_report(report) != data:
+        if _file_of(report) != data:
             raise ValueError("its bytes are not those that were written")
         message = _canonical({k: v for k, v in report.items() if k != "signature"})
         if hashlib.sha256(message).hexdigest() != seal["sha256"]:
@@ -72,12 +192,11 @@ def parse_report(data: bytes, *, path: str) -> dict[str, Any]:
             _require_signed(message, seal)
         elif seal != {"algorithm": UNSIGNED, "sha256": seal["sha256"]}:
             raise ValueError(f"signature by {seal['algorithm']!r}")
-    except (ValueError, KeyError, TypeError) as error:
+        return from_document(SealedReport, report)
+    except (CorruptError, ValueError, KeyError, TypeError) as error:
         raise CorruptError(
             f"not an erasure report as it was written ({error})", path=path
         ) from error
-    found: dict[str, Any] = report
-    return found
 
 
 def _require_signed(message: bytes, seal: Mapping[str, Any]) -> None:
@@ -122,26 +241,26 @@ def read_signing_key(path: Path, *, fs: FileSystem = OS) -> Ed25519PrivateKey:
     return key
 
 
-def audit_erasure(report: Mapping[str, Any]) -> None:
+def audit_erasure(report: ErasureReport) -> None:
     """Notes in the audit log what is gone, by the report of an erasure that was no dry run."""
-    for each in report["partitions"]:
-        if each["erased"] and each["directory"] not in report["failed"]:
+    for each in report.partitions:
+        if each.erased and each.directory not in report.failed:
             audit(
                 RecordsErased(
-                    partition=TopicPartition.parse(each["partition"]),
-                    directory=each["directory"],
-                    erasure=report["id"],
-                    records=each["erased"],
-                    offsets=tuple((first, last) for first, last in each["offsets"]),
-                    operator=report["operator"],
-                    reason=report["reason"],
+                    partition=TopicPartition.parse(each.partition),
+                    directory=each.directory,
+                    erasure=report.id,
+                    records=each.erased,
+                    offsets=each.offsets,
+                    operator=report.operator,
+                    reason=report.reason,
                 )
             )
-    for path in report["removed"]:
-        audit(FileErased(path=path, erasure=report["id"]))
+    for path in report.removed:
+        audit(FileErased(path=path, erasure=report.id))
 
 
-def hash_of(path: Path, *, fs: FileSystem = OS) -> dict[str, Any]:
+def hash_of(path: Path, *, fs: FileSystem = OS) -> FileFacts:
     """Size and SHA-256 of a file.
 
     Raises:
@@ -157,7 +276,11 @@ def hash_of(path: Path, *, fs: FileSystem = OS) -> dict[str, Any]:
             position += len(data)
     finally:
         file.close()
-    return {"size": position, "sha256": digest.hexdigest()}
+    return FileFacts(size=position, sha256=digest.hexdigest())
+
+
+def _file_of(report: Mapping[str, Any]) -> bytes:
+    return json.dumps(report, indent=1, sort_keys=True).encode() + b"\n"
 
 
 def _canonical(report: Mapping[str, Any]) -> bytes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.cleanup.access.commit import Engine
 from cordwood.cleanup.erasure.criteria import Criteria, Suppressions, Target
+from cordwood.cleanup.erasure.report import ErasureReport, ReportStatus
 from cordwood.cleanup.plan.request import Resolved
 from cordwood.model.topic_partition import TopicPartition
 
@@ -73,18 +74,18 @@ NOT_ADDRESSED: Final = (
 class Erasure:
     """The result: a report without a signature, and what failed, by partition or file."""
 
-    report: dict[str, Any]
+    report: ErasureReport
     failed: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def with_elsewhere(self, nodes: Mapping[str, Sequence[int]]) -> Erasure:
         """A copy in which the replicas of each partition on other brokers count as failed."""
-        failed = dict(self.report["failed"])
+        failed = dict(self.report.failed)
         for partition, ids in nodes.items():
             for node in ids:
                 failed[f"{partition} on broker {node}"] = NOT_ADDRESSED
-        status = self.report["status"]
-        if failed and status != "refused":
-            status = "failed"
-        report = {**self.report, "failed": failed, "status": status}
+        status = self.report.status
+        if failed and status is not ReportStatus.REFUSED:
+            status = ReportStatus.FAILED
+        report = replace(self.report, failed=failed, status=status)
         return Erasure(report=report, failed=failed, warnings=self.warnings)

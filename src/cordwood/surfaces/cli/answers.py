@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from cordwood.cleanup.erasure.report import SealedReport
 from cordwood.queries.advise.directories import Advice
 from cordwood.queries.broker_log_dirs import ClusterLogDirs
 from cordwood.queries.cleaner import BrokerCleaner, ClusterCleaners
@@ -77,6 +78,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "delete-records": Sequence[DeletedRecords],
     "docs": Documentation | Page,
     "doctor": Diagnosis,
+    "erase": SealedReport,
     "explain": Explanation,
     "get-offsets": Sequence[PartitionOffset],
     "groups --list": Sequence[ListedGroup],

@@ -54,7 +54,7 @@ def apply_erasures(
         raise CordwoodError(f"--apply-erasures {ledger}: {name}: {reason}. Nothing was cleaned")
     what = "would be erased again" if request.dry_run else "were erased again"
     return [
-        f"{each['partition']}: {each['erased']} records {what}, by {ledger}"
-        for each in result.report["partitions"]
-        if each["erased"]
+        f"{each.partition}: {each.erased} records {what}, by {ledger}"
+        for each in result.report.partitions
+        if each.erased
     ]

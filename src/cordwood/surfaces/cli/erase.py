@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,7 +20,15 @@ from cordwood.cleanup.erasure.criteria import (
     targets_of,
 )
 from cordwood.cleanup.erasure.ledger import read_ledger
-from cordwood.cleanup.erasure.report import build_report, read_signing_key, sealed
+from cordwood.cleanup.erasure.report import (
+    ErasedBeside,
+    ErasedPartition,
+    ReportStatus,
+    SealedReport,
+    build_report,
+    read_signing_key,
+    sealed,
+)
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, DirectoryInUseError
@@ -37,6 +44,7 @@ from cordwood.surfaces.cli.command import (
     JsonOption,
     PlaceOptions,
     command,
+    print_document,
     print_not_addressed,
 )
 from cordwood.surfaces.cli.erase_running import erase_running
@@ -202,14 +210,14 @@ def erase_command(
         result = _erased(request, broker, master, screen, shows_bars=not as_json)
     except DirectoryInUseError as error:
         fail("erase", f"{error} Nothing was changed: stop that process first", IN_USE)
-    document = sealed(result.report, signer)
-    if report is not None and document["status"] != "refused":  # what would it prove?
-        OS.replace_durably(report, build_report(document))
-    counts = keys.counts(document["keys"], request.salt)
+    answer = sealed(result.report, signer)
+    if report is not None and answer.status is not ReportStatus.REFUSED:  # what would it prove?
+        OS.replace_durably(report, build_report(answer))
+    counts = keys.counts(answer.keys, request.salt)
     if as_json:
-        print(json.dumps(document))  # noqa: T201  # the JSON document is the output
+        print_document(answer)
     else:
-        _show(document, report, screen, counts, dry_run=dry_run)
+        _show(answer, report, screen, counts, dry_run=dry_run)
     _end(result, counts, screen)
 
 
@@ -220,7 +228,7 @@ def _end(result: Erasure, counts: list[tuple[str, int]], screen: Screen) -> None
         Exit: that is so.
     """
     missed = [name for name, count in counts if not count]
-    if result.report["status"] == "refused":  # it was not searched to an end
+    if result.report.status is ReportStatus.REFUSED:  # it was not searched to an end
         missed = []
     warnings = [f"{name}: no record has this key" for name in missed[:_NAMED_MAX]]
     if len(missed) > _NAMED_MAX:
@@ -350,7 +358,7 @@ class _Keys:
         """The keys."""
         return frozenset(self._named)
 
-    def counts(self, by_hash: dict[str, int], salt: bytes) -> list[tuple[str, int]]:
+    def counts(self, by_hash: Mapping[str, int], salt: bytes) -> list[tuple[str, int]]:
         """The number of records found for each key that a report counts, in the order given."""
         hashes = [(name, hash_of_key(key, salt)) for key, name in self._named.items()]
         return [(name, by_hash[each]) for name, each in hashes if each in by_hash]
@@ -392,14 +400,19 @@ _COLUMNS = (
 )
 
 
-def _row(name: str, records: str, each: dict[str, Any], sizes: tuple[int, int | None]) -> list[str]:
-    before, after = sizes
-    shown = "" if after is None else format_bytes(after)
-    return [name, records, f"{each['erased']:,}", format_bytes(before), shown]
+def _row_of_log(each: ErasedPartition) -> list[str]:
+    after = "" if each.bytes_after is None else format_bytes(each.bytes_after)
+    erased, before = f"{each.erased:,}", format_bytes(each.bytes_before)
+    return [each.partition, f"{each.records_before:,}", erased, before, after]
+
+
+def _row_of_file(each: ErasedBeside) -> list[str]:
+    after = "" if each.after is None else format_bytes(each.after.size)
+    return [each.path, "", f"{each.erased:,}", format_bytes(each.before.size), after]
 
 
 def _show(
-    document: dict[str, Any],
+    report: SealedReport,
     path: Path | None,
     screen: Screen,
     counts: list[tuple[str, int]],
@@ -407,36 +420,24 @@ def _show(
     dry_run: bool,
 ) -> None:
     """The tables of what was done on standard output; what failed and why on the screen."""
-    failed = document["failed"]
-    logs = [each for each in document["partitions"] if each["directory"] not in failed]
-    files = [each for each in document["beside"] if each["path"] not in failed]
-    rows = [
-        _row(
-            each["partition"],
-            f"{each['records_before']:,}",
-            each,
-            (each["bytes_before"], each.get("bytes_after")),
-        )
-        for each in logs
-    ]
-    rows += [
-        _row(each["path"], "", each, (each["before"]["size"], each.get("after", {}).get("size")))
-        for each in files
-    ]
+    failed = report.failed
+    logs = [each for each in report.partitions if each.directory not in failed]
+    files = [each for each in report.beside if each.path not in failed]
+    rows = [*map(_row_of_log, logs), *map(_row_of_file, files)]
     if rows:
         print_table("Would be erased" if dry_run else "Erased", _COLUMNS, rows)
-    for each in document["removed"]:
-        print_text(f"{'would be removed' if dry_run else 'removed'}: {each}")
+    for path_removed in report.removed:
+        print_text(f"{'would be removed' if dry_run else 'removed'}: {path_removed}")
     for name, reason in failed.items():
         screen.line(f"{name}: failed: {reason}", style="red")
-    if document["status"] == "refused":
+    if report.status is ReportStatus.REFUSED:
         print_text("refused: nothing was erased, and nothing is noted")
         return
     if 1 < len(counts) <= _NAMED_MAX:
         print_table("Keys", _KEY_COLUMNS, [[name, f"{found:,}"] for name, found in counts])
-    count = sum(each["erased"] for each in [*logs, *files])
+    count = sum(each.erased for each in logs) + sum(each.erased for each in files)
     print_text(f"{counted(count, 'record')} {'would be erased' if dry_run else _ERASED}")
     if path is not None:
-        seal = document["signature"]
-        signed = f"signed by {seal['public_key']}" if "public_key" in seal else "unsigned"
-        print_text(f"report {document['id']}: {path}, {signed}")
+        signer = report.signature.public_key
+        signed = "unsigned" if signer is None else f"signed by {signer}"
+        print_text(f"report {report.id}: {path}, {signed}")

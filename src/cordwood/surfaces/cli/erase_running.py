@@ -35,8 +35,7 @@ def erase_running(
     if ended.state == "failed":
         raise (ConfigError if ended.usage else CordwoodError)(ended.error)
     assert ended.report is not None, "it has not failed"
-    report = dict(ended.report)
-    found = Erasure(report=report, failed=report["failed"], warnings=tuple(ended.warnings))
+    found = Erasure(report=ended.report, failed=ended.report.failed, warnings=tuple(ended.warnings))
     return found.with_elsewhere(begun.elsewhere or {})
 
 

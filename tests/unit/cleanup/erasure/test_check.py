@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
@@ -18,9 +19,16 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from cordwood.cleanup.erasure.check import Verdict, check_erasure
-from cordwood.cleanup.erasure.report import build_report, read_signing_key, sealed
+from cordwood.cleanup.erasure.report import (
+    UNSIGNED,
+    ErasureReport,
+    build_report,
+    read_signing_key,
+    sealed,
+)
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
+from cordwood.model.documents import from_document
 from cordwood.model.errors import ConfigError
 from support.erasing import KEY, batches_of, erasable_log, erase_here
 from support.in_process_engine import clean_in_process
@@ -133,11 +141,31 @@ def test_another_signer_is_refused_where_one_is_named(tmp_path: Path) -> None:
     mine = SIGNER.public_key().public_bytes_raw().hex()
     assert verdicts(report, public_key=mine) == {Verdict.OK}
     assert Verdict.FAILED in verdicts(report, public_key="00" * 32)
-    value = json.loads(report.read_bytes())
-    del value["signature"]
+    value = from_document(ErasureReport, json.loads(report.read_bytes()))
     report.write_bytes(build_report(sealed(value, Ed25519PrivateKey.generate())))
     assert verdicts(report) == {Verdict.OK}
     assert Verdict.FAILED in verdicts(report, public_key=mine)
+
+
+def rewritten(report: Path, without: str) -> None:
+    """Writes an unsigned report again, without one of its names and with the hash of the rest."""
+    value = json.loads(report.read_bytes())
+    del value[without], value["signature"]
+    rest = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    value["signature"] = {"algorithm": UNSIGNED, "sha256": hashlib.sha256(rest).hexdigest()}
+    report.write_bytes(json.dumps(value, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def test_a_report_of_a_version_that_counted_no_keys_is_checked(tmp_path: Path) -> None:
+    _, report = erased(tmp_path, None)
+    rewritten(report, "keys")
+    assert verdicts(report) == {Verdict.OK}
+
+
+def test_a_report_without_partitions_does_not_pass(tmp_path: Path) -> None:
+    _, report = erased(tmp_path, None)
+    rewritten(report, "partitions")
+    assert verdicts(report) == {Verdict.FAILED}
 
 
 def test_a_signing_key_is_an_ed25519_key_in_pem(tmp_path: Path) -> None:

@@ -65,9 +65,9 @@ def test_nothing_of_the_key_is_left_and_every_other_record_is_as_it_was(
     assert not [name for name in sweep(log_dir, KEY, VALUE) if name.startswith("orders")]
     assert kept_records(partition) == before
     assert digest_tree(log_dir / "others-0") == other
-    (entry,) = result.report["partitions"]
-    assert entry["erased"] == count_in(tuple((a, b) for a, b in entry["offsets"])) > 40
-    assert entry["records_after"] == len(before)
+    (entry,) = result.report.partitions
+    assert entry.erased == count_in(entry.offsets) > 40
+    assert entry.records_after == len(before)
 
 
 def test_nothing_is_erased_of_what_has_a_legal_hold(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_second_erasure_finds_nothing_and_changes_no_byte(tmp_path: Path) -> N
     log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0")])
     erase_here(log_dir, "t")
     before = digest_tree(log_dir / "t-0")
-    assert erase_here(log_dir, "t").report["partitions"][0]["erased"] == 0
+    assert erase_here(log_dir, "t").report.partitions[0].erased == 0
     assert digest_tree(log_dir / "t-0") == before
 
 
@@ -167,9 +167,9 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(tmp_path: Path) -> Non
     before = digest_tree(log_dir)
     dry = erase_here(log_dir, "t", dry_run=True)
     assert digest_tree(log_dir) == before
-    assert dry.report["status"] == "planned"
+    assert dry.report.status == "planned"
     real = erase_here(log_dir, "t")
-    assert dry.report["partitions"][0]["offsets"] == real.report["partitions"][0]["offsets"]
+    assert dry.report.partitions[0].offsets == real.report.partitions[0].offsets
 
 
 def test_only_the_partition_that_was_named_loses_records(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_keys_of_all_lengths_are_matched_exactly(tmp_path: Path, key: bytes) -> 
     log_dir = write_log_dir(tmp_path / "data", [log])
     result = erase_here(log_dir, "t", keys=[key, b"another"])
     end = log.next_offset - 1
-    assert result.report["partitions"][0]["offsets"] == [[end, end]]
+    assert result.report.partitions[0].offsets == ((end, end),)
 
 
 def test_many_keys_are_found_among_records_without_a_key(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_many_keys_are_found_among_records_without_a_key(tmp_path: Path) -> None
     log_dir = write_log_dir(tmp_path / "data", [log])
     keys = [b"%d" % n for n in range(0, 30_000, 3)]
     result = erase_here(log_dir, "t", keys=keys)
-    assert result.report["partitions"][0]["erased"] == 5_000
+    assert result.report.partitions[0].erased == 5_000
 
 
 # ---- what is left beside live segments
@@ -240,7 +240,7 @@ def test_what_a_broker_left_behind_is_erased_or_removed(tmp_path: Path) -> None:
     )  # fmt: skip
     assert len(list(log_dir.glob("t-*-delete"))) == 0
     assert len(list(log_dir.glob("t-*-stray"))) == 1
-    assert any("delete" in path for path in result.report["removed"])
+    assert any("delete" in path for path in result.report.removed)
 
 
 @pytest.mark.parametrize("named", ["relative", "link", "above", "below", "the log directory"])
@@ -261,7 +261,7 @@ def test_what_has_several_names_is_erased_once(
         also=(also[named],) if named in also else (),
     )
     assert result.failed == {}
-    assert len(result.report["beside"]) == len(list((trash / "day" / "t-0").glob("*.log")))
+    assert len(result.report.beside) == len(list((trash / "day" / "t-0").glob("*.log")))
     assert sweep(tmp_path, KEY, VALUE) == []
 
 
@@ -350,7 +350,7 @@ def test_what_came_after_an_erasure_is_not_erased_by_its_ledger(tmp_path: Path) 
     log.batch([(KEY, b"a customer again")])
     later = write_log_dir(tmp_path / "later", [log])
     result = erase_here(later, keys=(), targets=(Target(topic="t"),), suppressions=suppressions)
-    assert result.report["partitions"][0]["offsets"] == [[0, 0]]
+    assert result.report.partitions[0].offsets == ((0, 0),)
 
 
 def test_a_ledger_has_a_line_for_each_erasure_and_one_salt(tmp_path: Path) -> None:
@@ -391,9 +391,9 @@ def test_what_is_erased_is_in_the_audit_log_and_nothing_of_a_dry_run(
         assert caplog.records == []
         result = erase_here(log_dir, "orders", configs=known, operator="ann", reason="case 7")
     (event,) = (getattr(each, EVENT_ATTRIBUTE) for each in caplog.records)
-    (entry,) = result.report["partitions"]
+    (entry,) = result.report.partitions
     assert isinstance(event, RecordsErased)
     assert (str(event.partition), event.directory) == ("orders-0", str(log_dir / "orders-0"))
-    assert event.records == entry["erased"] > 1
-    assert [list(each) for each in event.offsets] == entry["offsets"]
-    assert (event.erasure, event.operator, event.reason) == (result.report["id"], "ann", "case 7")
+    assert event.records == entry.erased > 1
+    assert event.offsets == entry.offsets
+    assert (event.erasure, event.operator, event.reason) == (result.report.id, "ann", "case 7")

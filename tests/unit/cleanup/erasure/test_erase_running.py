@@ -44,8 +44,8 @@ def test_nothing_is_left_and_all_else_is_as_it_was(tmp_path: Path, topic: str) -
         assert sweep(log_dir, KEY, VALUE) == [], "without a wait, and in no .deleted file"
         assert (log.log_end_offset, log.last_stable_offset) == (end, stable)
         assert logs.cleaning.states.of(log.topic_partition) is None, "it is cleaned again"
-        (entry,) = result.report["partitions"]
-        assert entry["log_end_offset"] == end == log.active.base_offset
+        (entry,) = result.report.partitions
+        assert entry.log_end_offset == end == log.active.base_offset
         assert not (log_dir / PENDING_NAME).exists()
         report = tmp_path / "report.json"
         report.write_bytes(build_report(sealed(result.report, None)))
@@ -71,8 +71,8 @@ def test_readers_and_producers_go_on_and_later_records_are_not_covered(tmp_path:
         result = erase_running_here(logs, "kept", before_rewriting=append)
         assert result.failed == {}
         assert fetched.read() == expected, "an open range keeps its file"
-        (entry,) = result.report["partitions"]
-        assert entry["log_end_offset"] == end
+        (entry,) = result.report.partitions
+        assert entry.log_end_offset == end
         assert log.log_end_offset == end + 1
         found = sweep(log_dir, KEY)
         assert found == [f"kept-0/{end:020d}.log"], "appended later, in the new active segment"
@@ -87,8 +87,8 @@ def test_a_log_without_such_a_record_in_its_active_segment_is_not_rolled(tmp_pat
         active = log.active
         result = erase_running_here(logs, "kept")
         assert log.active is active
-        (entry,) = result.report["partitions"]
-        assert (entry["erased"], entry["log_end_offset"]) == (0, log.log_end_offset)
+        (entry,) = result.report.partitions
+        assert (entry.erased, entry.log_end_offset) == (0, log.log_end_offset)
 
 
 def test_a_hold_that_comes_meanwhile_keeps_what_is_not_replaced_yet(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_hold_that_comes_meanwhile_keeps_what_is_not_replaced_yet(tmp_path: Pa
             logs, "kept", before_rewriting=lambda: add_hold(logs.cleaning, hold)
         )
         assert "held: case-7" in result.failed[str(log_dir / "kept-0")]
-        assert result.report["status"] == "failed"
+        assert result.report.status == "failed"
         assert sweep(log_dir, VALUE) == found
         again = erase_running_here(logs, "kept")
         assert "held: case-7" in again.failed[str(log_dir / "kept-0")]
@@ -138,7 +138,7 @@ def test_the_trash_of_the_broker_is_erased_too_and_gets_nothing_meanwhile(tmp_pa
         assert any(name.endswith(".deleted") for name in sweep(log_dir, KEY)), "of the second"
         result = erase_running_here(logs, "kept")
         assert result.failed == {}
-        assert len(result.report["beside"]) == 2
+        assert len(result.report.beside) == 2
         assert sweep(tmp_path, KEY, VALUE) == []
         logs.manager.context.trash.close()
 
@@ -148,6 +148,6 @@ def test_a_dry_run_changes_no_byte(tmp_path: Path) -> None:
     with running_logs(tmp_path, CONFIGS) as logs:
         before = {p.name: p.read_bytes() for p in (log_dir / "kept-0").iterdir()}
         result = erase_running_here(logs, "kept", dry_run=True)
-        assert result.report["status"] == "planned"
-        assert result.report["partitions"][0]["erased"] > 40
+        assert result.report.status == "planned"
+        assert result.report.partitions[0].erased > 40
         assert {p.name: p.read_bytes() for p in (log_dir / "kept-0").iterdir()} == before

@@ -80,7 +80,7 @@ def test_what_may_not_be_erased_is_not_noted(
     configs = {"t": TIERED} if spoil is nothing else {}
     result = erase_here(log_dir, "t", configs=configs, dry_run=dry_run)
     assert set(result.failed) == {str(log_dir / "t-0"), str(log_dir / "t-1")}
-    assert result.report["status"] == "refused"
+    assert result.report.status == "refused"
     require_untouched(log_dir, before)
     # Later, for another topic: it completes nothing of the refused one.
     before = digest_tree(archive)
@@ -137,7 +137,7 @@ def test_the_ledger_has_only_the_partitions_that_were_erased(tmp_path: Path) -> 
     add_to(log_dir, hold_of("t", 0))
     result = erase_here(log_dir, "t", "u")
     assert list(result.failed) == [str(log_dir / "t-0")]
-    assert result.report["status"] == "failed"
+    assert result.report.status == "failed"
     assert not (log_dir / PENDING_NAME).exists(), "nothing is left to be done"
     (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
     assert [str(target) for target in entry.targets] == ["t:1", "u"]
@@ -189,7 +189,7 @@ def test_what_may_not_be_erased_stays_in_a_trash_and_in_a_copy_too(
         refused.add(str(log_dir / "t-0"))
     assert set(result.failed) == refused
     assert all(("held: case-7" in text) == (why != "tiered") for text in result.failed.values())
-    assert {each["partition"] for each in result.report["beside"]} == {"u-0"}
+    assert {each.partition for each in result.report.beside} == {"u-0"}
     if not dry_run:
         assert not (log_dir / PENDING_NAME).exists()
         (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
@@ -204,7 +204,7 @@ def test_a_trash_alone_that_is_held_leaves_nothing_noted(tmp_path: Path) -> None
     add_to(log_dir, hold_of("t"))
     before = digest_tree(log_dir)
     result = erase_here(log_dir, "t", trash=tmp_path / "trash")
-    assert result.report["status"] == "refused"
+    assert result.report.status == "refused"
     require_untouched(log_dir, before)
 
 
@@ -240,7 +240,7 @@ def test_a_running_broker_notes_no_refused_erasure(tmp_path: Path) -> None:
     with running_logs(tmp_path, {"t": KEPT, "u": KEPT}) as logs:
         add_hold(logs.cleaning, hold_of("t"))
         result = erase_running_here(logs, "t")
-        assert result.report["status"] == "refused"
+        assert result.report.status == "refused"
         assert not (log_dir / PENDING_NAME).exists()
         assert not (log_dir / LEDGER_NAME).exists()
         both = erase_running_here(logs, "t", "u")
@@ -283,7 +283,7 @@ def test_a_running_broker_leaves_what_is_held_in_its_trash(tmp_path: Path) -> No
         result = erase_running_here(logs, "t", "u")
         assert digest_tree(trash / "t-0") == before
         assert set(result.failed) == {str(log_dir / "t-0"), str(trash / "t-0")}
-        assert {each["partition"] for each in result.report["beside"]} == {"u-0"}
+        assert {each.partition for each in result.report.beside} == {"u-0"}
         assert sweep(trash / "u-0", KEY, VALUE) == []
         assert not (log_dir / PENDING_NAME).exists()
         (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
@@ -303,8 +303,8 @@ def test_a_hold_that_comes_meanwhile_keeps_what_lies_beside_the_log(tmp_path: Pa
         assert [digest_tree(path) for path in (trash / "t-0", *marked)] == before
         assert all("held: case-7" in text for text in result.failed.values())
         assert str(marked[1]) in result.failed
-        assert {each["partition"] for each in result.report["beside"]} == {"u-0"}
-        assert result.report["removed"] == []
+        assert {each.partition for each in result.report.beside} == {"u-0"}
+        assert result.report.removed == []
         assert sweep(trash / "u-0", KEY, VALUE) == []
         assert not (log_dir / PENDING_NAME).exists()
         (entry,) = read_ledger(log_dir / LEDGER_NAME).entries

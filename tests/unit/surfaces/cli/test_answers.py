@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,23 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from cordwood.broker.broker import Broker
+from cordwood.cleanup.erasure.ledger import LEDGER_NAME
 from cordwood.client.admin import Admin
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.surfaces.cli.answers import ANSWERS
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.clean_case import EXPIRE, log_dir
+from support.erasing import KEY, erasable_log
 from support.golden import Golden
+from support.log_builder import write_log_dir
 from support.no_engine import NoEngine
 from support.schemas import SCHEMAS, TOOL, require_fit
 from support.scrape import probed
 from support.storage_cases import CLUSTER_ID, write_files
 
 #: Those of tests of their own; `cluster up` starts processes: tests/crash/test_cluster_up.py.
-OTHERS = {"clean", "cluster up", "docs"}
+OTHERS = {"clean", "cluster up", "docs", "erase"}
 OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "LOG_DIR": (),
     "advise": ("--max-age", "7d", "--max-bytes", "1G"),
@@ -153,6 +157,16 @@ def test_what_clean_prints_fits(tmp_path: Path) -> None:
         document = printed("clean", root, *EXPIRE, *options)
         assert "error" not in document, document
         require_fit("clean", document)
+
+
+def test_what_erase_prints_fits(tmp_path: Path) -> None:
+    root = write_log_dir(tmp_path / "logs", [erasable_log("x-0")])
+    shutil.copytree(root, tmp_path / "copy")
+    key = ("--topic", "x", "--key", KEY.decode(), "--also", tmp_path / "copy")
+    for options in ((*key, "--dry-run"), key, ("--from-ledger", root / LEDGER_NAME)):
+        document = printed("erase", root, *options)
+        assert document["failed"] == {}, document
+        require_fit("erase", document)
 
 
 def test_what_is_printed_of_a_trash_fits(tmp_path: Path) -> None:
