@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cordwood.model.documents import schema_of
+from cordwood.model.documents import Failure, schema_of
 from cordwood.surfaces.cli.answers import ANSWERS
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "schemas"
@@ -22,7 +22,8 @@ def schemas() -> dict[str, str]:
     for name, kind in ANSWERS.items():
         schema = schema_of(kind, f"cordwood {name} --json")
         found[file_name(name)] = json.dumps(schema, indent=1) + "\n"
-    return found
+    schema = schema_of(Failure, "a command that failed, with --json")
+    return found | {"error.json": json.dumps(schema, indent=1) + "\n"}
 
 
 def main() -> None:

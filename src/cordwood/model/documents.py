@@ -4,19 +4,22 @@ An answer is a dataclass; each of its fields is a key of the document, in the sa
 the name of the field, in camel case if the answer is `CamelCase`, or what its metadata have as
 `KEY`. Fields are texts, numbers, flags, None, enumerations of texts, sequences, mappings with texts
 as keys, unions with None, and other dataclasses, of which a union is read as the first that fits.
+Only written are literal texts, and bytes: as a text, or where they are not UTF-8, in Base64 under
+the key `KEY_base64`.
 
 Source: JSON Schema, draft 2020-12.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
-from enum import StrEnum
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import EnumType, StrEnum
 from functools import cache, partial
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -29,6 +32,7 @@ ABSENT: Final[Mapping[str, bool]] = {"absent": True}
 """The metadata of a field of which a document has no key if it is None."""
 KEY: Final = "key"
 """The metadata that has the key of a field, if that is not its name."""
+_BASE64: Final = "_base64"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: Final[Mapping[Any, str]] = {
     str: "string",
@@ -43,6 +47,14 @@ class CamelCase:
     """Base of answers with keys as Kafka's own documents have them: `log_dir` is `logDir`."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The answer of a command that failed, whatever it would have answered."""
+
+    error: str
+    exit_code: int
 
 
 class _Key(NamedTuple):
@@ -71,12 +83,14 @@ def to_document(answer: Any) -> Any:
     if answer is None or type(answer) in _PLAIN:
         return answer
     if is_dataclass(answer):
-        found = {}
+        found: dict[str, Any] = {}
         kind: Any = type(answer)
         for name, key, is_absent in _keys_of(kind):
             value = getattr(answer, name)
-            if value is not None or not is_absent:
-                found[key] = to_document(value)
+            if type(value) is bytes:
+                found.update([_readable(key, value)])
+            elif value is not None or not is_absent:
+                found[key] = value if type(value) in _PLAIN else to_document(value)
         return found
     if isinstance(answer, str | PurePath):
         return str(answer)
@@ -84,6 +98,14 @@ def to_document(answer: Any) -> Any:
         return {str(key): to_document(value) for key, value in answer.items()}
     assert isinstance(answer, Sequence), f"{answer!r} is not part of an answer"
     return [to_document(each) for each in answer]
+
+
+def _readable(key: str, data: bytes) -> tuple[str, str]:
+    """The key and the text of bytes."""
+    try:
+        return key, data.decode()
+    except UnicodeDecodeError:
+        return key + _BASE64, base64.b64encode(data).decode()
 
 
 @cache
@@ -195,6 +217,8 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal or isinstance(kind, EnumType):
+        return {"enum": [str(each) for each in arguments or kind]}
     if origin in {types.UnionType, typing.Union}:
         return {"anyOf": [_schema(each, named) for each in arguments]}
     if origin is not None and issubclass(origin, Mapping):
@@ -204,23 +228,32 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
         return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
     if origin is not None and issubclass(origin, Sequence):
         return {"type": "array", "items": _schema(arguments[0], named)}
-    if is_dataclass(kind):
-        name = kind.__name__  # type: ignore[union-attr]
-        if name not in named:
-            named[name] = {}
-            named[name] = _object(kind, named)
-        return {"$ref": f"#/$defs/{name}"}
-    return {"enum": [str(each) for each in kind]}
+    name = kind.__name__
+    if name not in named:
+        named[name] = {}
+        named[name] = _object(kind, named)
+    return {"$ref": f"#/$defs/{name}"}
 
 
 def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     keys = _keys_of(kind)
-    properties = {each.key: _schema(hints[each.field], named) for each in keys}
-    present = [each.key for each in keys if not each.is_absent]
+    properties: dict[str, Any] = {}
+    required, choices = [], []
+    for each in keys:
+        hint = hints[each.field]
+        if bytes in typing.get_args(hint):
+            other = each.key + _BASE64
+            properties |= {each.key: _schema(str | None, named), other: _schema(str, named)}
+            choices.append({"oneOf": [{"required": [each.key]}, {"required": [other]}]})
+            continue
+        properties[each.key] = _schema(hint, named)
+        if not each.is_absent:
+            required.append(each.key)
     return {
         "type": "object",
         "properties": properties,
-        "required": present,
+        "required": required,
+        **({"allOf": choices} if choices else {}),
         "additionalProperties": False,
     }

@@ -1,10 +1,12 @@
 """Records of partitions, and their offsets.
 
-These are the answers of `cordwood get-offsets`, `delete-records` and `console-producer`.
+These are the answers of `cordwood get-offsets`, `delete-records`, `console-producer` and
+`console-consumer`, which has one for each record.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cordwood.model.documents import ABSENT, CamelCase
@@ -35,3 +37,25 @@ class ProducedRecords:
 
     delivered: int
     lost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadHeader:
+    """A header of a record."""
+
+    key: str
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRecord(CamelCase):
+    """A record that a consumer has read; `timestamp_type` is Kafka's word for it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[ReadHeader]

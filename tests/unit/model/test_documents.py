@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema
 import pytest
@@ -74,6 +74,31 @@ DOCUMENT: dict[str, Any] = {
 
 def fits(document: Any) -> bool:
     return bool(jsonschema.Draft202012Validator(schema_of(Outer, "outer")).is_valid(document))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    kind: Literal["a"] = "a"
+    raw: bytes | None
+
+
+def test_bytes_are_a_text_or_in_base64() -> None:
+    schema = schema_of(Written, "written")
+    for raw, document in (
+        (b"\xc3\xa9", {"kind": "a", "raw": "\xe9"}),
+        (b"\xff", {"kind": "a", "raw_base64": "/w=="}),
+        (None, {"kind": "a", "raw": None}),
+    ):
+        assert to_document(Written(raw=raw)) == document
+        jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+    for document in (
+        {"kind": "a"},
+        {"kind": "b", "raw": None},
+        {"kind": "a", "raw": "", "raw_base64": ""},
+        {"kind": "a", "raw_base64": None},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
 
 
 def test_the_fields_are_the_keys_in_their_order() -> None:

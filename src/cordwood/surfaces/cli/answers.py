@@ -1,6 +1,8 @@
 """The type of what each command prints with --json; the JSON schemas of these are published.
 
 A command whose actions print different documents has a row for each, with the words that select it.
+`console-consumer` and `dump-log` print one for each record or item. A command that fails before it
+has an answer prints a `Failure`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from cordwood.queries.groups import (
 )
 from cordwood.queries.log_dirs import LogDirsSummary
 from cordwood.queries.quorum import QuorumReplication, QuorumStatus
-from cordwood.queries.records import DeletedRecords, PartitionOffset, ProducedRecords
+from cordwood.queries.records import DeletedRecords, PartitionOffset, ProducedRecords, ReadRecord
 from cordwood.queries.storage import FormattedStorage, RandomUuid, StorageInfo
 from cordwood.queries.topics import (
     AlteredTopics,
@@ -52,6 +54,7 @@ from cordwood.storage.trash_contents import TrashContents
 from cordwood.surfaces.cli.docs import Documentation, Page
 from cordwood.surfaces.cli.tools.tool import Messages
 from cordwood.surfaces.doctor.checks import Diagnosis
+from cordwood.surfaces.dump.documents import AnyItem
 from cordwood.surfaces.local_cluster.described import DescribedCluster
 
 ANSWERS: Final[Mapping[str, Any]] = {
@@ -67,6 +70,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "cluster unregister": UnregisteredBroker,
     "configs --alter": AlteredConfigs,
     "configs --describe": ConfigEntities | DescribedQuotas,
+    "console-consumer": ReadRecord,
     "console-producer": ProducedRecords,
     "consumer-groups --delete": DeletedGroups,
     "consumer-groups --delete-offsets": Sequence[DeletedOffset],
@@ -78,6 +82,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "delete-records": Sequence[DeletedRecords],
     "docs": Documentation | Page,
     "doctor": Diagnosis,
+    "dump-log": AnyItem,
     "erase": SealedReport,
     "explain": Explanation,
     "get-offsets": Sequence[PartitionOffset],

@@ -7,12 +7,11 @@ with partitions that failed, ends with `typer.Exit`, and one that has none with 
 
 from __future__ import annotations
 
-import json
 import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -70,11 +69,6 @@ def print_error(text: str) -> None:
         typer.echo(line, err=True)
 
 
-def error_document(error: str, code: int) -> dict[str, Any]:
-    """The JSON document of a command that failed."""
-    return {"error": error, "exit_code": code}
-
-
 @contextmanager
 def failures_as_json(arguments: Sequence[str]) -> Iterator[None]:
     """Prints the document of a failure of the commands within, if `--json` is an argument.
@@ -101,4 +95,6 @@ def failures_as_json(arguments: Sequence[str]) -> Iterator[None]:
 
 def _print(arguments: Sequence[str], error: str, code: int) -> None:
     if _JSON in arguments:
-        typer.echo(json.dumps(error_document(error, code)))
+        from cordwood.model.documents import Failure, document_text  # noqa: PLC0415  # seldom
+
+        typer.echo(document_text(Failure(error=error, exit_code=code)))

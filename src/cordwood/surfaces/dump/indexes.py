@@ -18,6 +18,13 @@ from cordwood.format.file_names import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 from cordwood.storage.reading.batches import SIZE_MAX, LogFile, PlacedBatch
+from cordwood.surfaces.dump.documents import (
+    AbortedTransaction,
+    EmptyIndex,
+    OffsetIndexEntry,
+    SaneIndex,
+    TimeIndexEntry,
+)
 from cordwood.surfaces.dump.files import NamedFile
 from cordwood.surfaces.dump.output import Findings, Output
 
@@ -98,11 +105,11 @@ def dump_offset_index(
     index = OffsetIndexFile.read(file.path)
     with LogFile(file.beside(LOG_SUFFIX).path) as log:
         if index.count == 0:
-            output.item(f"{file} is empty.", "emptyIndex")
+            output.item(f"{file} is empty.", EmptyIndex(file=file.shown))
             return
         if options.is_sanity_check:
             _require_sane(file.path, index)
-            output.item(f"{file} passed sanity check.", "saneIndex")
+            output.item(f"{file} passed sanity check.", SaneIndex(file=file.shown))
             return
         for offset, position in offset_entries(index):
             batches = log.batches(
@@ -118,9 +125,7 @@ def dump_offset_index(
             if not options.is_quiet:
                 output.item(
                     f"offset: {offset} position: {position}",
-                    "offsetIndexEntry",
-                    offset=offset,
-                    position=position,
+                    OffsetIndexEntry(file=file.shown, offset=offset, position=position),
                 )
 
 
@@ -147,7 +152,7 @@ def dump_time_index(
         index = OffsetIndexFile.read(file.beside(INDEX_SUFFIX).path)
         if options.is_sanity_check:
             _require_sane_times(file.path, base_offset, data)
-            output.item(f"{file} passed sanity check.", "saneIndex")
+            output.item(f"{file} passed sanity check.", SaneIndex(file=file.shown))
             return
         check = _TimeIndexCheck(file.absolute, index, log, findings)
         for timestamp, offset in time_entries(base_offset, data):
@@ -155,9 +160,7 @@ def dump_time_index(
             if not options.is_quiet:
                 output.item(
                     f"timestamp: {timestamp} offset: {offset}",
-                    "timeIndexEntry",
-                    timestamp=timestamp,
-                    offset=offset,
+                    TimeIndexEntry(file=file.shown, timestamp=timestamp, offset=offset),
                 )
 
 
@@ -181,12 +184,14 @@ def dump_transaction_index(file: NamedFile, output: Output) -> None:
         output.item(
             f"version: {version} producerId: {producer_id} firstOffset: {first} "
             f"lastOffset: {last} lastStableOffset: {stable}",
-            "abortedTransaction",
-            version=version,
-            producerId=producer_id,
-            firstOffset=first,
-            lastOffset=last,
-            lastStableOffset=stable,
+            AbortedTransaction(
+                file=file.shown,
+                version=version,
+                producer_id=producer_id,
+                first_offset=first,
+                last_offset=last,
+                last_stable_offset=stable,
+            ),
         )
 
 

@@ -17,7 +17,14 @@ from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.batches import SIZE_MAX, LogFile, PlacedBatch
 from cordwood.surfaces.dump.control import control_text
 from cordwood.surfaces.dump.decoders import PayloadDecoder
-from cordwood.surfaces.dump.documents import batch_document, record_document
+from cordwood.surfaces.dump.documents import (
+    BootstrapSnapshot,
+    InvalidBytes,
+    LogStart,
+    MetadataSnapshot,
+    batch_item,
+    record_item,
+)
 from cordwood.surfaces.dump.files import NamedFile
 from cordwood.surfaces.dump.java_text import java_boolean, java_optional
 from cordwood.surfaces.dump.output import Findings, Output
@@ -47,12 +54,12 @@ def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, outp
         gaps = GapFinder(file.absolute, findings)
         for placed in log.batches(size_max=options.bytes_max, is_strict=False):
             if output.is_json:
-                output.item("", "batch", **batch_document(placed))
+                output.document(batch_item(file.shown, placed))
             else:
                 _print_batch(placed, output)
             if options.is_deep:
                 try:
-                    _print_records(placed.batch, options, gaps, output)
+                    _print_records(file, placed.batch, options, gaps, output)
                 except CorruptError as error:
                     raise CorruptError(
                         f"in the batch at byte {placed.position}: {error.reason}", path=file.shown
@@ -62,9 +69,7 @@ def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, outp
         if trailing > 0 and options.bytes_max == SIZE_MAX:
             output.item(
                 f"Found {trailing} invalid bytes at the end of {file.name}",
-                "invalidBytes",
-                position=position,
-                count=trailing,
+                InvalidBytes(file=file.shown, position=position, count=trailing),
             )
 
 
@@ -114,16 +119,15 @@ def messages_of(
 def _print_first_line(file: NamedFile, output: Output) -> None:
     if file.name.endswith(LOG_SUFFIX):
         base_offset = base_offset_of(file.name)
-        output.item(f"Log starting offset: {base_offset}", "log", startingOffset=base_offset)
+        item = LogStart(file=file.shown, starting_offset=base_offset)
+        output.item(f"Log starting offset: {base_offset}", item)
     elif file.name == BOOTSTRAP_CHECKPOINT:
-        output.item("KRaft bootstrap snapshot", "bootstrapSnapshot")
+        output.item("KRaft bootstrap snapshot", BootstrapSnapshot(file=file.shown))
     else:
         end_offset, epoch = snapshot_id(file.name)
         output.item(
             f"Snapshot end offset: {end_offset}, epoch: {epoch}",
-            "metadataSnapshot",
-            endOffset=end_offset,
-            epoch=epoch,
+            MetadataSnapshot(file=file.shown, end_offset=end_offset, epoch=epoch),
         )
 
 
@@ -153,14 +157,17 @@ def _print_batch(placed: PlacedBatch, output: Output) -> None:
 
 
 def _print_records(
-    batch: RecordBatch | LegacyBatch, options: LogOptions, gaps: GapFinder, output: Output
+    file: NamedFile,
+    batch: RecordBatch | LegacyBatch,
+    options: LogOptions,
+    gaps: GapFinder,
+    output: Output,
 ) -> None:
     is_control = isinstance(batch, RecordBatch) and batch.header.is_control
     for record, message in messages_of(batch):
         gaps.saw(record.offset)
         if output.is_json:
-            document = record_document(batch, record, options.decoder)
-            output.item("", "record", **document)
+            output.document(record_item(file.shown, batch, record, options.decoder))
             continue
         text = ""
         if not options.skip_record_metadata:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from cordwood.format.java_map import JavaHashMap
+from cordwood.model.documents import Failure, to_document
+from cordwood.surfaces.dump.documents import Item
 from cordwood.surfaces.dump.java_text import json_text
 
 _FLUSH_PARTS = 4096
@@ -16,27 +18,30 @@ class Output:
     """Collects small pieces of text, and writes them in large ones.
 
     No output is lost when a dump fails: `flush` is called before any text for stderr. With
-    `is_json` every item is a JSON document on a line of its own, which includes its file's name.
+    `is_json` every item is a JSON document on a line of its own.
     """
 
     def __init__(self, out: BinaryIO, err: BinaryIO, *, is_json: bool = False) -> None:
         self._out = out
         self._err = err
         self._parts: list[str] = []
-        self._file = ""
         self.is_json = is_json
 
     def begin_file(self, path: str) -> None:
         """Says which file the items to come are of."""
-        self._file = path
         if not self.is_json:
             self.line(f"Dumping {path}")
 
-    def item(self, text: str, kind: str, **fields: Any) -> None:
+    def item(self, text: str, item: Item) -> None:
         """Adds one item: its line of text, or the equivalent document."""
         if self.is_json:
-            text = json_text({"file": self._file, "kind": kind, **fields})
-        self.line(text)
+            self.document(item)
+        else:
+            self.line(text)
+
+    def document(self, answer: Item | Failure) -> None:
+        """Adds the document of an item, or of an error."""
+        self.line(json_text(to_document(answer)))
 
     def write(self, text: str) -> None:
         """Adds `text` to stdout, as it stands."""
@@ -57,7 +62,7 @@ class Output:
     def failed(self, error: str) -> None:
         """Adds the document of an error that ended the dump with exit code 1; none without JSON."""
         if self.is_json:
-            self.line(json_text({"error": error, "exit_code": 1}))
+            self.document(Failure(error=error, exit_code=1))
             self.flush()
 
     def flush(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from cordwood.format.producer_snapshot import ProducerEntry, parse_producer_snapshot
 from cordwood.format.record import SEQUENCE_MAX
 from cordwood.model.errors import CorruptError
+from cordwood.surfaces.dump.documents import SnapshotProducer
 from cordwood.surfaces.dump.files import NamedFile
 from cordwood.surfaces.dump.java_text import java_optional
 from cordwood.surfaces.dump.output import Output
@@ -24,15 +25,17 @@ def dump_producer_snapshot(file: NamedFile, output: Output) -> None:
         transaction = entry.current_txn_first_offset
         output.item(
             entry_text(entry),
-            "producer",
-            producerId=entry.producer_id,
-            producerEpoch=entry.producer_epoch,
-            coordinatorEpoch=entry.coordinator_epoch,
-            currentTxnFirstOffset=transaction if transaction >= 0 else None,
-            lastTimestamp=entry.timestamp,
-            lastSequence=entry.last_sequence,
-            lastOffset=entry.last_offset,
-            offsetDelta=entry.offset_delta,
+            SnapshotProducer(
+                file=file.shown,
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_first_offset=transaction if transaction >= 0 else None,
+                last_timestamp=entry.timestamp,
+                last_sequence=entry.last_sequence,
+                last_offset=entry.last_offset,
+                offset_delta=entry.offset_delta,
+            ),
         )
 
 

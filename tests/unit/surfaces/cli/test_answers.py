@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -17,21 +17,24 @@ from typer.testing import CliRunner
 from cordwood.broker.broker import Broker
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME
 from cordwood.client.admin import Admin
-from cordwood.format.record_batch import Record, build_batch
+from cordwood.format.legacy import build_legacy_message
+from cordwood.format.record_batch import Header, Record, build_batch
+from cordwood.model.documents import keys_of
 from cordwood.surfaces.cli.answers import ANSWERS
 from cordwood.surfaces.cli.main import app
+from cordwood.surfaces.dump.documents import AnyItem, DumpedRecord, SaneIndex
 from cordwood.testing.broker import RunningBroker
 from support.clean_case import EXPIRE, log_dir
 from support.erasing import KEY, erasable_log
 from support.golden import Golden
-from support.log_builder import write_log_dir
+from support.log_builder import NOW_MS, write_log_dir
 from support.no_engine import NoEngine
 from support.schemas import SCHEMAS, TOOL, require_fit
 from support.scrape import probed
 from support.storage_cases import CLUSTER_ID, write_files
 
 #: Those of tests of their own; `cluster up` starts processes: tests/crash/test_cluster_up.py.
-OTHERS = {"clean", "cluster up", "docs", "erase"}
+OTHERS = {"clean", "cluster up", "docs", "dump-log", "erase"}
 OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "LOG_DIR": (),
     "advise": ("--max-age", "7d", "--max-bytes", "1G"),
@@ -63,6 +66,7 @@ OF_TOOLS = (
     "topics --describe --topic js",
     "topics --alter --topic js --partitions 2",
     "console-producer --topic js",
+    "console-consumer --topic js --from-beginning --max-messages 1",
     "configs --alter --topic js --add-config retention.ms=1000",
     "configs --describe --topic js",
     "configs --describe --topic none",
@@ -167,6 +171,42 @@ def test_what_erase_prints_fits(tmp_path: Path) -> None:
         document = printed("erase", root, *options)
         assert document["failed"] == {}, document
         require_fit("erase", document)
+
+
+def files_to_dump(root: Path) -> list[Path]:
+    """A file of each kind with records or entries, and one with each thing that may be missing."""
+    data = build_batch([Record(0, NOW_MS, b"k", b"v", (Header("h", b"\xff"),))], base_offset=0)
+    message = build_legacy_message(offset=0, magic=1, key=None, value=b"v")
+    for name, content in (
+        (f"{0:020}.log", data + message + b"cut off"),
+        (f"{0:020}.index", b""),
+        (f"{0:020}.timeindex", bytes(12)),
+        (f"{0:020}-{0:010}.checkpoint", data),
+        ("bootstrap.checkpoint", data),
+    ):
+        (root / name).write_bytes(content)
+    return sorted(root.iterdir())
+
+
+@pytest.mark.parametrize("option", ["--deep-iteration", "--print-data-log", "--index-sanity-check"])
+def test_what_dump_log_prints_fits(golden_a: Golden, tmp_path: Path, option: str) -> None:
+    suffixes = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
+    found = [path for path in (golden_a.root / "before").rglob("*") if path.suffix in suffixes]
+    files = ",".join(map(str, [*files_to_dump(tmp_path), *found]))
+    result = CliRunner().invoke(app, ["dump-log", "--files", files, option, "--json"])
+    assert result.exit_code == 0
+    by_keys: dict[tuple[str, ...], list[Any]] = {}
+    for line in result.stdout.splitlines():
+        document = json.loads(line)
+        by_keys.setdefault((document["kind"], *document), []).append(document)
+    for documents in by_keys.values():
+        for document in documents[:20]:
+            require_fit("dump-log", document)
+    if option == "--print-data-log":
+        classes = {each for each in get_args(AnyItem) if each not in {DumpedRecord, SaneIndex}}
+        assert {tuple(sorted(keys[1:])) for keys in by_keys} == {
+            tuple(sorted(keys_of(each))) for each in classes
+        }
 
 
 def test_what_is_printed_of_a_trash_fits(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from cordwood.surfaces.cli.main import app
 from support.commands import CLOSED_PIPE, FULL, Commands, Outcome
+from support.schemas import require_fit
 
 NOBODY = "127.0.0.1:1"
 NOWHERE = f"http://{NOBODY}"
@@ -233,6 +234,7 @@ def test_an_error_is_one_document_with_json(commands: Commands, place: Path, nam
         assert len(lines) == 1, shown
         document = json.loads(lines[0])
         if "error" in document:
+            require_fit("error", document)
             assert document["exit_code"] == outcome.code, shown
             # `storage` refuses a flag in the words of another parser.
             is_there = document["error"] in outcome.err or "unrecognized arguments" in outcome.err

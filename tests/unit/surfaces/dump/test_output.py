@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+from cordwood.surfaces.dump.documents import LogStart
 from cordwood.surfaces.dump.output import Findings, Output
 
 
@@ -20,12 +21,12 @@ def test_text_keeps_its_order_and_the_bytes_of_file_names() -> None:
 def test_items_are_text_or_documents() -> None:
     for is_json, expected in (
         (False, b"Dumping f\nx: 1\n"),
-        (True, b'{"file":"f","kind":"thing","x":1}\n'),
+        (True, b'{"file":"f","kind":"log","startingOffset":1}\n'),
     ):
         out = io.BytesIO()
         output = Output(out, io.BytesIO(), is_json=is_json)
         output.begin_file("f")
-        output.item("x: 1", "thing", x=1)
+        output.item("x: 1", LogStart(file="f", starting_offset=1))
         output.flush()
         assert out.getvalue() == expected
 

@@ -6,7 +6,6 @@ org.apache.kafka.common.serialization.
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
@@ -15,7 +14,9 @@ from uuid import UUID
 
 from cordwood.client.consumer import ConsumedRecord
 from cordwood.client.errors import ClientError
+from cordwood.model.documents import to_document
 from cordwood.model.errors import UnsupportedVersionError
+from cordwood.queries.records import ReadHeader, ReadRecord
 from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.surfaces.dump.java_text import java_double, json_text
 
@@ -218,26 +219,14 @@ def _coordinator_formatter(name: str) -> Formatter:
 
 def _as_json(record: ConsumedRecord) -> bytes:
     plain = record.record
-    document = {
-        "topic": record.partition.topic,
-        "partition": record.partition.partition,
-        "offset": plain.offset,
-        "timestamp": plain.timestamp,
-        "timestampType": record.timestamp_type,
-        **_json_bytes("key", plain.key),
-        **_json_bytes("value", plain.value),
-        "headers": [
-            {"key": header.key, **_json_bytes("value", header.value)} for header in plain.headers
-        ],
-    }
-    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
-
-
-def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Valid UTF-8 as text; other bytes in Base64, under a name that says so."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
+    answer = ReadRecord(
+        topic=record.partition.topic,
+        partition=record.partition.partition,
+        offset=plain.offset,
+        timestamp=plain.timestamp,
+        timestamp_type=record.timestamp_type,
+        key=plain.key,
+        value=plain.value,
+        headers=[ReadHeader(key=header.key, value=header.value) for header in plain.headers],
+    )
+    return json.dumps(to_document(answer), ensure_ascii=False).encode() + b"\n"

@@ -24,11 +24,10 @@ from cordwood.client.settings import (
 from cordwood.client.transport import Transport, transport_of
 from cordwood.format.properties import parse_properties
 from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.documents import document_text
+from cordwood.model.documents import Failure, document_text
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.storage.filesystem import OS
-from cordwood.surfaces.cli.failure import error_document
 from cordwood.surfaces.cli.log_options import (
     LEVELS,
     LogOptions,
@@ -168,7 +167,7 @@ class Terminal:
         if error is None and code:
             error = self._said[-1] if self._said else ""
         said = Messages(messages=tuple(self._said))
-        self.document(said if error is None else error_document(error, code))
+        self.document(said if error is None else Failure(error=error, exit_code=code))
 
     def error(self, text: str) -> None:
         """Writes a line to stderr, after all that went to stdout."""
