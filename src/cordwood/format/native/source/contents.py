@@ -39,71 +39,14 @@ from cordwood.format.native.source.kernel import Bytes, Entries, Ints, Rows, Wor
 from cordwood.format.native.source.key_table import find, home_of, identity_of
 from cordwood.format.native.source.machine import prefetch
 from cordwood.format.native.source.survivor_bits import set_bit
-from cordwood.format.native.source.varints import varint
+from cordwood.format.native.source.varints import LONG_BITS
+from cordwood.format.native.source.whole_record import record_at
 
 _LOG_APPEND_TIME = 0x08
 _GROUP = 64
 _GROUP_WORDS = 5
 _HOME = 3
 _ORDINAL = 4
-
-
-@inlined
-def _skipped(buffer, position, end):
-    """(size, position behind it and its bytes); the position is -1 if it is malformed."""
-    size, position = varint(buffer, position, end)
-    if position < 0 or size > end - position:
-        return size, np.int64(-1)
-    if size > 0:
-        position += size
-    return size, position
-
-
-@inlined
-def _headers_end(buffer, position, end):
-    """The position behind a record's headers, -1 if they are malformed."""
-    count, position = varint(buffer, position, end)
-    if position < 0 or count < 0 or count > end - position:
-        return np.int64(-1)
-    for _ in range(count):
-        size, position = _skipped(buffer, position, end)
-        if position < 0 or size < 0:
-            return np.int64(-1)
-        _, position = _skipped(buffer, position, end)
-        if position < 0:
-            return np.int64(-1)
-    return position
-
-
-@inlined
-def _record(buffer, position, end):
-    """(end, timestamp delta, offset delta, start of the content, start of the key, its size, value
-    is null) of a record; the end is -1 if it is malformed. The content is key, value and headers.
-    """
-    bad = (
-        np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), False,
-    )  # fmt: skip
-    length, position = varint(buffer, position, end)
-    if position < 0 or length <= 0 or length > end - position:
-        return bad
-    record_end = position + length
-    time_delta, position = varint(buffer, position + 1, record_end)
-    if position < 0:
-        return bad
-    offset_delta, position = varint(buffer, position, record_end)
-    if position < 0:
-        return bad
-    content = position
-    key_size, position = varint(buffer, position, record_end)
-    if position < 0 or key_size > record_end - position:
-        return bad
-    key_start = position
-    if key_size > 0:
-        position += key_size
-    value_size, position = _skipped(buffer, position, record_end)
-    if position < 0 or _headers_end(buffer, position, record_end) != record_end:
-        return bad
-    return record_end, time_delta, offset_delta, content, key_start, key_size, value_size < 0
 
 
 @kernel
@@ -134,7 +77,7 @@ def check_batches(
         newest = np.int64(-1)
         status = SOUND
         for _ in range(batches[i, COUNT]):
-            position, time_delta, delta, _, _, _, _ = _record(buffer, position, end)
+            position, time_delta, delta, _, _, _, _ = record_at(buffer, position, end, LONG_BITS)
             if position < 0:
                 status = MALFORMED
                 break
@@ -182,7 +125,9 @@ def list_contents(
         last_delta = np.int64(-1)
         is_append_time = batches[i, ATTRIBUTES] & _LOG_APPEND_TIME != 0
         for _ in range(batches[i, COUNT]):
-            position, time_delta, delta, content, _, key_size, null = _record(buffer, position, end)
+            position, time_delta, delta, content, _, key_size, null = record_at(
+                buffer, position, end, LONG_BITS
+            )
             if position < 0:
                 return MALFORMED, i
             if delta <= last_delta:
@@ -267,7 +212,9 @@ def newest_of_shard(
         end = spans[i, 1]
         pending = 0
         for record in range(count):
-            position, _, _, _, key_start, key_size, null = _record(buffer, position, end)
+            position, _, _, _, key_start, key_size, null = record_at(
+                buffer, position, end, LONG_BITS
+            )
             if position < 0:
                 return MALFORMED, i
             ordinal = ordinals[i] + record

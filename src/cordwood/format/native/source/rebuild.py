@@ -32,8 +32,9 @@ from cordwood.format.native.rebuild import (
 from cordwood.format.native.source.codecs import compress_records, decompress_records
 from cordwood.format.native.source.kernel import Actions, Bytes, Ints, Rows, inlined, kernel
 from cordwood.format.native.source.machine import copy_bytes, crc32c
+from cordwood.format.native.source.records import body_of, deltas_of
 from cordwood.format.native.source.survivor_bits import get_bit
-from cordwood.format.native.source.varints import put_varint, size_of_varint, varint
+from cordwood.format.native.source.varints import put_varint, size_of_varint
 
 _HORIZON = 0x40
 _LOG_APPEND_TIME = 0x08
@@ -53,15 +54,11 @@ def _retain(
     position = start
     target = out_start
     for i in range(table[row, COUNT]):
-        length, position = varint(buffer, position, end)
-        if position < 0 or length <= 0 or length > end - position:
+        body, record_end = body_of(buffer, position, end)
+        if body < 0:
             return np.int64(-1)
-        record_end = position + length
         if get_bit(keep, ordinal + i):
-            time_delta, position = varint(buffer, position + 1, record_end)
-            if position < 0:
-                return np.int64(-1)
-            offset_delta, position = varint(buffer, position, record_end)
+            time_delta, offset_delta, position = deltas_of(buffer, body, record_end)
             if position < 0:
                 return np.int64(-1)
             timestamp = table[row, MAX_TIMESTAMP] if append_time else old_base + time_delta
@@ -71,8 +68,8 @@ def _retain(
             newest = max(newest, timestamp)
             time_delta = timestamp - base
             tail = record_end - position
-            body = 1 + size_of_varint(time_delta) + size_of_varint(offset_delta) + tail
-            target = put_varint(out, target, body)
+            size = 1 + size_of_varint(time_delta) + size_of_varint(offset_delta) + tail
+            target = put_varint(out, target, size)
             out[target] = 0
             target = put_varint(out, target + 1, time_delta)
             target = put_varint(out, target, offset_delta)

@@ -11,7 +11,12 @@ from cordwood.format.native.batches import ATTRIBUTES, BASE_TIMESTAMP, COUNT, MA
 from cordwood.format.native.record_longs import EXPIRY, TIMESTAMP
 from cordwood.format.native.records import BAD_RECORD, OK
 from cordwood.format.native.source.kernel import Bytes, Flags, Ints, Rows, inlined, kernel
-from cordwood.format.native.source.varints import varint
+from cordwood.format.native.source.varints import LONG_BITS
+from cordwood.format.native.source.whole_record import (
+    count_of_headers,
+    fields_at,
+    skip_field,
+)
 
 _LOG_APPEND_TIME = 0x08
 _LONG_BYTES = 8
@@ -74,58 +79,21 @@ def _last_header(buffer, position, end, key):
     """
     start = np.int64(0)
     found = np.int64(-1)
-    count, position = varint(buffer, position, end)
-    if position < 0 or count < 0 or count > end - position:
+    count, position = count_of_headers(buffer, position, end, LONG_BITS)
+    if position < 0:
         return np.int64(-1), start, found
     for _ in range(count):
-        size, position = varint(buffer, position, end)
-        if position < 0 or size < 0 or size > end - position:
+        size, position = skip_field(buffer, position, end, LONG_BITS)
+        if position < 0 or size < 0:
             return np.int64(-1), start, found
-        is_it = _is_key(buffer, position, size, key)
-        position += size
-        size, position = varint(buffer, position, end)
-        if position < 0 or size > end - position:
+        is_it = _is_key(buffer, position - size, size, key)
+        size, position = skip_field(buffer, position, end, LONG_BITS)
+        if position < 0:
             return np.int64(-1), start, found
         if is_it:
-            start = position
+            start = position - max(size, 0)
             found = size
-        if size > 0:
-            position += size
     return position, start, found
-
-
-@inlined
-def _skip_field(buffer, position, end):
-    """The position behind a key or a value, -1 if it is malformed."""
-    size, position = varint(buffer, position, end)
-    if position < 0 or size > end - position:
-        return np.int64(-1)
-    if size > 0:
-        position += size
-    return position
-
-
-@inlined
-def _timed_record(buffer, position, end):
-    """(end of the record or -1, timestamp delta, where its headers begin)."""
-    bad = np.int64(-1), np.int64(0), np.int64(0)
-    length, position = varint(buffer, position, end)
-    if position < 0 or length <= 0 or length > end - position:
-        return bad
-    record_end = position + length
-    delta, position = varint(buffer, position + 1, record_end)
-    if position < 0:
-        return bad
-    _, position = varint(buffer, position, record_end)
-    if position < 0:
-        return bad
-    position = _skip_field(buffer, position, record_end)
-    if position < 0:
-        return bad
-    position = _skip_field(buffer, position, record_end)
-    if position < 0:
-        return bad
-    return record_end, delta, position
 
 
 @kernel
@@ -166,7 +134,7 @@ def record_longs(
         end = spans[i, 1]
         is_append_time = batches[i, ATTRIBUTES] & _LOG_APPEND_TIME != 0
         for record in range(batches[i, COUNT]):
-            position, delta, headers = _timed_record(buffer, position, end)
+            position, delta, _, _, _, _, _, headers = fields_at(buffer, position, end, LONG_BITS)
             if position < 0:
                 return BAD_RECORD, i
             at = starts[i] + record

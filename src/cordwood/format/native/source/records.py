@@ -22,7 +22,7 @@ from cordwood.format.native.source.kernel import Bytes, Entries, Ints, Rows, Wor
 from cordwood.format.native.source.key_table import find, home_of, identity_of
 from cordwood.format.native.source.machine import prefetch
 from cordwood.format.native.source.survivor_bits import set_bit
-from cordwood.format.native.source.varints import varint
+from cordwood.format.native.source.varints import LONG_BITS, varint
 
 # So many records are asked for in the table before the first of them is needed.
 _GROUP = 256
@@ -48,29 +48,46 @@ def _put(group, row, buffer, key_start, key_size, secrets, ordinal):
 
 
 @inlined
-def record_at(buffer, position, end):
-    """(end, offset delta, start of the key, size of the key, value is null) of a record.
+def body_of(buffer, position, end):
+    """(start of a record's body, its end); the start is -1 when its length is malformed."""
+    length, position = varint(buffer, position, end, LONG_BITS)
+    if position < 0 or length <= 0 or length > end - position:
+        return np.int64(-1), np.int64(-1)
+    return position, position + length
 
-    The end is -1 when the record is malformed, or ends after `end`.
+
+@inlined
+def deltas_of(buffer, body, record_end):
+    """(timestamp delta, offset delta, position of the key's size); it is -1 when malformed."""
+    # One byte of attributes, which have no meaning yet.
+    time_delta, position = varint(buffer, body + 1, record_end, LONG_BITS)
+    if position < 0:
+        return np.int64(0), np.int64(0), np.int64(-1)
+    offset_delta, position = varint(buffer, position, record_end, LONG_BITS)
+    return time_delta, offset_delta, position
+
+
+@inlined
+def record_after(buffer, position, end, last_delta):
+    """(end, offset delta, start of the key, size of the key, value is null) of the next record.
+
+    The end is -1 when the record is malformed, or ends after `end`, or its offset delta is not
+    above `last_delta`.
     """
     malformed = np.int64(-1), np.int64(0), np.int64(0), np.int64(0), False
-    length, position = varint(buffer, position, end)
-    if position < 0 or length <= 0 or length > end - position:
+    body, record_end = body_of(buffer, position, end)
+    if body < 0:
         return malformed
-    record_end = position + length
-    _, position = varint(buffer, position + 1, record_end)
-    if position < 0:
+    _, delta, position = deltas_of(buffer, body, record_end)
+    if position < 0 or delta <= last_delta:
         return malformed
-    delta, position = varint(buffer, position, record_end)
-    if position < 0:
-        return malformed
-    key_size, position = varint(buffer, position, record_end)
+    key_size, position = varint(buffer, position, record_end, LONG_BITS)
     if position < 0 or key_size > record_end - position:
         return malformed
     key_start = position
     if key_size > 0:
         position += key_size
-    value_size, position = varint(buffer, position, record_end)
+    value_size, position = varint(buffer, position, record_end, LONG_BITS)
     if position < 0 or value_size > record_end - position:
         return malformed
     return record_end, delta, key_start, key_size, value_size < 0
@@ -88,12 +105,11 @@ def _index_batch(
     mask = np.uint64(table.shape[0] - 1)
     position = start
     pending = 0
-    last_delta = np.int64(-1)
+    delta = np.int64(-1)
     for i in range(count):
-        position, delta, key_start, key_size, null = record_at(buffer, position, end)
-        if position < 0 or delta <= last_delta:
+        position, delta, key_start, key_size, null = record_after(buffer, position, end, delta)
+        if position < 0:
             return False
-        last_delta = delta
         if null:
             set_bit(nulls, ordinal + i)
         if key_size >= 0:
@@ -181,12 +197,11 @@ def _probe_batch(
     mask = np.uint64(table.shape[0] - 1)
     position = start
     pending = 0
-    last_delta = np.int64(-1)
+    delta = np.int64(-1)
     for i in range(count):
-        position, delta, key_start, key_size, null = record_at(buffer, position, end)
-        if position < 0 or delta <= last_delta:
+        position, delta, key_start, key_size, null = record_after(buffer, position, end, delta)
+        if position < 0:
             return False
-        last_delta = delta
         if null:
             set_bit(nulls, ordinal + i)
         if key_size >= 0 and base_offset + delta < first_dirty:
@@ -250,13 +265,12 @@ def _list_batch(
 ):  # fmt: skip
     """`list_batches` for one batch; whether its records are well-formed."""
     position = start
-    last_delta = np.int64(-1)
+    delta = np.int64(-1)
     at = used[0]
     for i in range(count):
-        position, delta, key_start, key_size, null = record_at(buffer, position, end)
-        if position < 0 or delta <= last_delta:
+        position, delta, key_start, key_size, null = record_after(buffer, position, end, delta)
+        if position < 0:
             return False
-        last_delta = delta
         if null:
             set_bit(nulls, ordinal + i)
         if key_size >= 0:
@@ -355,12 +369,11 @@ def _watch_batch(
     mask = np.uint64(table.shape[0] - 1)
     position = start
     pending = 0
-    last_delta = np.int64(-1)
+    delta = np.int64(-1)
     for i in range(count):
-        position, delta, key_start, key_size, _ = record_at(buffer, position, end)
-        if position < 0 or delta <= last_delta:
+        position, delta, key_start, key_size, _ = record_after(buffer, position, end, delta)
+        if position < 0:
             return False
-        last_delta = delta
         is_dirty = base_offset + delta >= first_dirty
         if key_size >= 0 and (is_dirty or level >= 0):
             newest = number + i + WATCHED_FIRST if is_dirty else WATCHED_NONE
@@ -455,12 +468,13 @@ def judge_watched(
         if spans[i, 0] < 0:
             continue
         position = spans[i, 0]
-        last_delta = np.int64(-1)
+        delta = np.int64(-1)
         for j in range(batches[i, COUNT]):
-            position, delta, key_start, key_size, null = record_at(buffer, position, spans[i, 1])
-            if position < 0 or delta <= last_delta:
+            position, delta, key_start, key_size, null = record_after(
+                buffer, position, spans[i, 1], delta
+            )
+            if position < 0:
                 return BAD_RECORD, i
-            last_delta = delta
             if null:
                 set_bit(nulls, ordinals[i] + j)
             if key_size >= 0:

@@ -32,7 +32,7 @@ from cordwood.format.native.source.kernel import (
 )
 from cordwood.format.native.source.key_table import find, home_of, identity_of
 from cordwood.format.native.source.machine import prefetch
-from cordwood.format.native.source.records import record_at
+from cordwood.format.native.source.records import record_after
 from cordwood.format.native.source.survivor_bits import set_bit
 
 _VERSION = 4
@@ -106,12 +106,11 @@ def index_versions(
         mask = np.uint64(table.shape[0] - 1)
         position = spans[i, 0]
         end = spans[i, 1]
-        last_delta = np.int64(-1)
+        delta = np.int64(-1)
         for record in range(count):
-            position, delta, key_start, key_size, null = record_at(buffer, position, end)
-            if position < 0 or delta <= last_delta:
+            position, delta, key_start, key_size, null = record_after(buffer, position, end, delta)
+            if position < 0:
                 return BAD_RECORD, i
-            last_delta = delta
             ordinal = ordinals[i] + record
             if null:
                 set_bit(nulls, ordinal)
@@ -228,12 +227,13 @@ def watch_versions(
         if spans[i, 0] < 0:
             continue
         position = spans[i, 0]
-        last_delta = np.int64(-1)
+        delta = np.int64(-1)
         for record in range(batches[i, COUNT]):
-            position, delta, key_start, key_size, _ = record_at(buffer, position, spans[i, 1])
-            if position < 0 or delta <= last_delta:
+            position, delta, key_start, key_size, _ = record_after(
+                buffer, position, spans[i, 1], delta
+            )
+            if position < 0:
                 return BAD_RECORD, i
-            last_delta = delta
             if key_size < 0 or batches[i, BASE_OFFSET] + delta < from_offset:
                 continue
             one, two, three = identity_of(buffer, key_start, key_size, secrets)
@@ -281,12 +281,13 @@ def judge_watched_versions(
         if spans[i, 0] < 0:
             continue
         position = spans[i, 0]
-        last_delta = np.int64(-1)
+        delta = np.int64(-1)
         for j in range(batches[i, COUNT]):
-            position, delta, key_start, key_size, null = record_at(buffer, position, spans[i, 1])
-            if position < 0 or delta <= last_delta:
+            position, delta, key_start, key_size, null = record_after(
+                buffer, position, spans[i, 1], delta
+            )
+            if position < 0:
                 return BAD_RECORD, i
-            last_delta = delta
             if null:
                 set_bit(nulls, ordinals[i] + j)
             if key_size < 0:
