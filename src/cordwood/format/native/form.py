@@ -1,4 +1,4 @@
-"""Which form of the kernels is used here: compiled ahead of time, or by numba.
+"""The form of the kernels that is used here: compiled ahead of time, or by numba.
 
 Both are made from the same source. The compiled form needs neither numba nor time to start. It is
 part of a wheel for Linux on x86-64, and an installation from source makes it there if there is a C
@@ -34,7 +34,7 @@ def form_here() -> str:
 
 
 def form_without_loading() -> str:
-    """As `form_here`; the compiled form is looked at, not loaded."""
+    """The result of `form_here`; the compiled form is looked at, not loaded."""
     return _named(is_compiled=_may_be_compiled() and _has_current_file())
 
 

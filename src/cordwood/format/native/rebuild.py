@@ -1,14 +1,14 @@
-"""What `kernels.assemble` does with a batch, and how it ends."""
+"""The actions of `kernels.assemble` on a batch, and its results."""
 
 from __future__ import annotations
 
-# What is done with a batch.
+# Actions.
 DISCARD = 0
 COPY = 1
 REBUILD = 2
 EMPTY = 3
 
-# How a call ended.
+# Results.
 OK = 0
 BAD_RECORD = 1
 OUT_FULL = 3

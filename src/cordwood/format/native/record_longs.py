@@ -1,4 +1,4 @@
-"""What `kernels.record_longs` takes of each record."""
+"""The kinds of numbers that `kernels.record_longs` reads of records."""
 
 from __future__ import annotations
 

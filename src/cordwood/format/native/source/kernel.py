@@ -1,4 +1,4 @@
-"""How the functions of this package are compiled, and the types of their arguments.
+"""Compiles the functions of this package, and declares the types of their arguments.
 
 Arrays are contiguous, in C order. The types of a kernel are the annotations of its arguments; `int`
 is int64.

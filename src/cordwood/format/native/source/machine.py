@@ -158,9 +158,9 @@ _LANE_BYTES = 512
 
 
 def _lane_table() -> np.ndarray:
-    """What the CRC register becomes behind a lane of zeros, by each byte of it: uint64 (4, 256).
+    """A table that moves a CRC register behind a lane of zeros, by its bytes: uint64 (4, 256).
 
-    A register is the sum of its bits, and so is what becomes of it.
+    A register is the sum of its bits, and moved it is the sum of these moved.
     """
     bits = np.uint64(1) << np.arange(32, dtype=np.uint64)
     for _ in range(_LANE_BYTES):

@@ -44,7 +44,7 @@ _LOG_APPEND_TIME = 0x08
 def _retain(
     buffer, start, end, table, row, ordinal, keep, horizon_ms, stamp_horizon, out, out_start, meta
 ):
-    """As `retained_records`."""
+    """Does what `retained_records` describes."""
     append_time = (table[row, ATTRIBUTES] & _LOG_APPEND_TIME) != 0
     old_base = table[row, BASE_TIMESTAMP]
     base = horizon_ms

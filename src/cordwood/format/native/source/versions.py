@@ -163,7 +163,7 @@ def judge_versions(
     pinned: Words,
     secrets: Words,
 ) -> tuple[int, int]:
-    """Which entries of a chunk a table of all chunks does not hold, and which it has pinned.
+    """Lists the entries of a chunk that a table of all chunks lacks, and those that it has pinned.
 
     Args:
         entries, table, source, secrets: those of `put_versions`.
