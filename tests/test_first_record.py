@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,11 +17,12 @@ import pytest
 
 from support.kafka import poll_until
 from support.new_environment import UV, bare_environment, output_of, patiently
-from support.ports import free_port
+from support.ports import free_port, listens
 from support.release_tool import release_tool
 
 TOOL = release_tool()
 VERSIONS = (TOOL.pythons()[0], TOOL.pythons()[-1])
+WAYS = ("pip", "uvx", "pipx")
 START_SECONDS_MAX = 120
 
 
@@ -44,13 +44,14 @@ def command_by(way: str, python: Path, directory: Path) -> tuple[list[list[str]]
     return [], [*pipx, "run", "--python", str(python), "cordwood"]
 
 
-def is_open(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("way", ["pip", "uvx", "pipx"])
+@pytest.mark.parametrize(
+    ("way", "version"),
+    [
+        ("pip", VERSIONS[0]),
+        *((way, VERSIONS[-1]) for way in WAYS),
+        *(pytest.param(way, VERSIONS[0], marks=pytest.mark.nightly) for way in WAYS[1:]),
+    ],
+)
 def test_the_first_record_takes_seconds_and_no_compiler(
     way: str,
     version: str,
@@ -82,7 +83,7 @@ def test_the_first_record_takes_seconds_and_no_compiler(
         ) as broker,
     ):
         try:
-            poll_until(lambda: is_open(port), timeout_s=START_SECONDS_MAX, what="the port")
+            poll_until(lambda: listens(port), timeout_s=START_SECONDS_MAX, what="the port")
             output_of([*cordwood, "console-producer", *server], environment, "10.50\n")
             read = [*cordwood, "console-consumer", *server, "--from-beginning"]
             assert output_of([*read, "--max-messages", "1"], environment) == "10.50\n"

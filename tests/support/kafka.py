@@ -9,6 +9,7 @@ Needs Java, and for the first fetch Maven and the files in `tools/realkafka` of 
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import os
@@ -23,7 +24,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
+from uuid import uuid4
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
@@ -31,7 +33,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 from cordwood.model.errors import CordwoodError
 from support.class_archive import quick_start
 from support.downloads import DownloadError, copy_dependencies
-from support.ports import free_port
+from support.ports import free_port, listens
 
 T = TypeVar("T")
 
@@ -42,6 +44,7 @@ _START_SECONDS_MAX: Final = 300
 _STOP_SECONDS_MAX: Final = 300
 _QUIET_SECONDS_MAX: Final = 600
 _POLL_SECONDS: Final = 0.1
+_START_POLL_SECONDS: Final = 0.05
 
 _TOOLS: Final = "org.apache.kafka.tools"
 TOOL_CLASSES: Final[Mapping[str, str]] = {
@@ -389,7 +392,12 @@ class RealKafka:
             KafkaRunError: the process ended, or did not answer in time.
         """
         self.launch(properties)
-        return poll_until(self.serving, timeout_s=_START_SECONDS_MAX, what="Kafka starts")
+        return poll_until(
+            self.serving,
+            timeout_s=_START_SECONDS_MAX,
+            what="Kafka starts",
+            interval_s=_START_POLL_SECONDS,
+        )
 
     def launch(self, properties: Mapping[str, str] | None = None) -> None:
         """Starts without waiting."""
@@ -541,14 +549,42 @@ class RealKafka:
     def _format(self) -> None:
         for log_dir in self.log_dirs:
             log_dir.mkdir(parents=True, exist_ok=True)
-        config = ["-c", str(self.config_file), "--ignore-formatted"]
-        done = kafka_tool("storage", "format", "-t", CLUSTER_ID, *config, *self.format_flags())
-        if done.returncode != 0:
-            raise KafkaRunError(f"kafka-storage format failed: {done.stdout}{done.stderr}")
+        kind = self._kind_of_format()
+        known = None if kind is None else _FORMATTED.get(kind)
+        if known is None:
+            self._run_format()
+            if kind is not None:
+                _FORMATTED[kind] = [_files_of(log_dir) for log_dir in self.log_dirs]
+        else:
+            for log_dir, files in zip(self.log_dirs, known, strict=True):
+                _format_alike(log_dir, files)
         if self.user is not None:
             for top in (self.root, *self.log_dirs):
                 for path in (top, *top.rglob("*")):
                     shutil.chown(path, self.user, _group_of(self.user))
+
+    def _run_format(self) -> None:
+        config = ["-c", str(self.config_file), "--ignore-formatted"]
+        done = kafka_tool("storage", "format", "-t", CLUSTER_ID, *config, *self.format_flags())
+        if done.returncode != 0:
+            raise KafkaRunError(f"kafka-storage format failed: {done.stdout}{done.stderr}")
+
+    def _kind_of_format(self) -> _Format | None:
+        """The nodes whose directories are formatted as this one's; None for this node alone.
+
+        A controller of a quorum by kraft.version 1 writes the voters' addresses, too.
+        """
+        flags = self.format_flags()
+        is_new = not any(any(log_dir.iterdir()) for log_dir in self.log_dirs)
+        chosen = {**_BASE_PROPERTIES, **self.roles(), **self.properties}
+        if not is_new or "--standalone" in flags or chosen.keys() & _FORMAT_PROPERTIES:
+            return None
+        return _Format(
+            node_id=chosen["node.id"],
+            roles=chosen["process.roles"],
+            flags=tuple(flags),
+            log_dirs=len(self.log_dirs),
+        )
 
     def serving(self) -> AdminClient | None:
         """A client once Kafka serves; None while it does not. May be overridden.
@@ -558,6 +594,8 @@ class RealKafka:
         """
         if not self.is_running:
             raise KafkaRunError(f"Kafka ended while starting: {self._last_words()}")
+        if not listens(self.port):
+            return None
         admin = self.admin()
         try:
             metadata = admin.list_topics(timeout=2)
@@ -570,6 +608,42 @@ class RealKafka:
 
     def _last_words(self) -> str:
         return self.log_since_start[-3000:]
+
+
+class _Format(NamedTuple):
+    """A kind of node, as far as `kafka-storage format` writes other files for it."""
+
+    node_id: str
+    roles: str
+    flags: tuple[str, ...]
+    log_dirs: int
+
+
+#: What `kafka-storage format` has written in this process: contents by name, of each directory.
+_FORMATTED: Final[dict[_Format, list[dict[str, bytes]]]] = {}
+#: A node with one of these is formatted in its own way.
+_FORMAT_PROPERTIES: Final = frozenset(
+    {"metadata.log.dir", "unstable.api.versions.enable", "unstable.feature.versions.enable"}
+)
+_DIRECTORY_ID: Final = re.compile(rb"^directory\.id=.*$", re.MULTILINE)
+
+
+def _files_of(log_dir: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in log_dir.iterdir()}
+
+
+def _format_alike(log_dir: Path, files: Mapping[str, bytes]) -> None:
+    """Formats a directory as another was, but for its id."""
+    for name, content in files.items():
+        own = _DIRECTORY_ID.sub(b"directory.id=" + _directory_id(), content)
+        (log_dir / name).write_bytes(own if name == "meta.properties" else content)
+
+
+def _directory_id() -> bytes:
+    """A random id as Kafka writes it: none begins with a dash."""
+    while (text := base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=")).startswith(b"-"):
+        pass
+    return text
 
 
 def _are_led(admin: AdminClient, metadata: ClusterMetadata) -> bool:

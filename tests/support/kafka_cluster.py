@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from support.kafka import KafkaRunError, RealKafka
+from support.ports import listens
 
 CONTROLLER_ID = 100
 
@@ -136,6 +137,8 @@ class KafkaBroker(RealKafka):
         """An admin client once it serves; the other brokers may be down."""
         if not self.is_running:
             raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
+        if not listens(self.port):
+            return None
         admin = self.admin()
         try:
             metadata = admin.list_topics(timeout=2)

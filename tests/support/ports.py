@@ -45,6 +45,17 @@ def free_port() -> int:
     raise NoFreePortError(f"no port of {_PORTS} is free")
 
 
+def listens(port: int) -> bool:
+    """Whether a server listens at a port of the loopback interface.
+
+    A client that is refused waits before it connects again, each time longer: a server that starts
+    is asked by a client once it listens.
+    """
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
