@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.erasing import KEY, VALUE, sweep
-from support.kafka import RealKafka, poll_until
+from support.kafka import RealKafka
+from support.reading import offset_of, read_partition
 from support.served import ServedBroker
 from support.workload import Workload
 
@@ -33,34 +34,11 @@ Read = list[tuple[int, bytes | None, bytes | None, int]]
 
 def consumed(servers: str, topic: str, isolation: str) -> Read:
     """Offset, key, value and time of every record of a partition, by a stock consumer."""
-    settings = {
-        "bootstrap.servers": servers,
-        "log_level": 0,
-        "group.id": f"reader-{topic}-{isolation}",
-        "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-    }
-    consumer = Consumer(settings)
-    read: Read = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-
-        def ended() -> bool:
-            for message in consumer.consume(500, timeout=1):
-                error = message.error()
-                if error is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, str(error)
-                    return True
-                time_ms = message.timestamp()[1]
-                read.append((message.offset(), message.key(), message.value(), time_ms))
-            return False
-
-        poll_until(ended, timeout_s=READ_SECONDS_MAX, what=f"the end of {topic}")
-    finally:
-        consumer.close()
-    return read
+    found = read_partition({"bootstrap.servers": servers}, topic, isolation=isolation)
+    assert found.start == 0
+    return [
+        (offset_of(each), each.key(), each.value(), each.timestamp()[1]) for each in found.messages
+    ]
 
 
 def cordwood(*arguments: str) -> str:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from support.clean import run_clean
 from support.compare import dump_files
-from support.kafka import RealKafka, poll_until, read_checkpoint
+from support.kafka import RealKafka, read_checkpoint
+from support.reading import offset_of, read_partition
 from support.workload import DAY_MS, Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
@@ -32,7 +32,6 @@ TOPICS = {
     "goes-on-untouched": {**SMALL, "cleanup.policy": "delete", "retention.ms": "-1"},
 }
 COMPACTED = ("goes-on-plain", "goes-on-gzip", "goes-on-transactions", "goes-on-both")
-READ_SECONDS_MAX = 180
 
 ABOUT_LOGS = re.compile(
     r"\] (?:WARN|ERROR|FATAL) .*\((?:kafka\.log\.|org\.apache\.kafka\.storage\.|kafka\.cluster\."
@@ -123,35 +122,15 @@ def fact(name: str, line: str) -> str:
 
 
 def consume(kafka: RealKafka, topic: str, isolation: str) -> list[tuple[int, int, int]]:
-    """Reads a partition from its start to its end with a stock consumer."""
-    settings = {
-        "group.id": f"reader-{topic}-{isolation}",
-        "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-    }
-    consumer = Consumer(kafka.client(settings))
-    read: list[tuple[int, int, int]] = []
-    try:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=READ_SECONDS_MAX)
-        consumer.assign([TopicPartition(topic, 0, low)])
+    """Reads a partition from its start to its end: offsets, sizes of keys and of values."""
+    return [
+        (offset_of(each), _size(each.key()), _size(each.value()))
+        for each in read_partition(kafka.client(), topic, isolation=isolation).messages
+    ]
 
-        def ended() -> bool:
-            for message in consumer.consume(500, timeout=1):
-                error = message.error()
-                if error is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, str(error)
-                    return True
-                key, value = message.key(), message.value()
-                sizes = [-1 if part is None else len(part) for part in (key, value)]
-                read.append((message.offset(), sizes[0], sizes[1]))
-            return False
 
-        poll_until(ended, timeout_s=READ_SECONDS_MAX, what=f"the end of {topic}")
-    finally:
-        consumer.close()
-    return read
+def _size(part: bytes | None) -> int:
+    return -1 if part is None else len(part)
 
 
 def size_of(partition: Path) -> int:

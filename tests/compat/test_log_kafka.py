@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
-from confluent_kafka import TopicPartition as ClientPartition
 
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
@@ -26,7 +24,8 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.testing.manual_clock import ManualClock
-from support.kafka import RealKafka, poll_until
+from support.kafka import RealKafka
+from support.reading import offset_of, read_partition
 from support.workload import Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -35,7 +34,6 @@ SMALL = {"internal.segment.bytes": "16384"}
 CODEC_TOPICS = {f"log-{codec.config_name}": codec for codec in Codec}
 TRANSACTIONS, EPOCHS, TORN = "log-transactions", "log-epochs", "log-torn"
 TOPICS = dict.fromkeys((*CODEC_TOPICS, TRANSACTIONS, EPOCHS, TORN), SMALL)
-READ_SECONDS_MAX = 180
 SEED = 20
 
 Seen = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -179,37 +177,16 @@ def fill(writers: dict[str, Writer], rng: random.Random, epochs: int, turns: int
 
 def consume(kafka: RealKafka, topic: str, isolation: str) -> list[Seen]:
     """Reads a partition from its start to its end with a stock consumer."""
-    settings = {
-        "group.id": f"reader-{topic}-{isolation}",
-        "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-    }
-    consumer = Consumer(kafka.client(settings))
-    read: list[Seen] = []
-    try:
-        low, _ = consumer.get_watermark_offsets(ClientPartition(topic, 0), timeout=READ_SECONDS_MAX)
-        consumer.assign([ClientPartition(topic, 0, low)])
-
-        def ended() -> bool:
-            for message in consumer.consume(500, timeout=1):
-                error = message.error()
-                if error is not None:
-                    assert error.code() == KafkaError._PARTITION_EOF, str(error)
-                    return True
-                headers = tuple((name, value) for name, value in message.headers() or ())
-                offset = message.offset()
-                assert offset is not None
-                read.append(
-                    (offset, message.timestamp()[1], message.key(), message.value(), headers)
-                )
-            return False
-
-        poll_until(ended, timeout_s=READ_SECONDS_MAX, what=f"the end of {topic}")
-    finally:
-        consumer.close()
-    return read
+    return [
+        (
+            offset_of(message),
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+            tuple((name, value) for name, value in message.headers() or ()),
+        )
+        for message in read_partition(kafka.client(), topic, isolation=isolation).messages
+    ]
 
 
 def read_all(log: PartitionLog, isolation: Isolation) -> list[Seen]:

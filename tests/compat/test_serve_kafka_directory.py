@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -24,6 +24,7 @@ from cordwood.surfaces.cli.main import app
 from support.commits import commit
 from support.kafka import RealKafka
 from support.ports import free_port
+from support.reading import read_committed
 from support.served import ServedBroker
 
 pytestmark = pytest.mark.kafka
@@ -71,18 +72,7 @@ class Client:
         assert producer.flush(120) == 0
 
     def read(self, topic: str) -> Rows:
-        consumer = Consumer(self.settings | {"group.id": "reader", "enable.partition.eof": True})
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: Rows = []
-        while True:
-            message = consumer.poll(120)
-            assert message is not None, "nothing came for 120 s"
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, str(error)
-                consumer.close()
-                return found
-            found.append((message.offset(), message.key(), message.value()))
+        return read_committed(self.settings["bootstrap.servers"], topic)
 
     def commit(self, group: str, topic: str, offset: int) -> None:
         commit(self.settings["bootstrap.servers"], group, [TopicPartition(topic, 0, offset)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -15,6 +14,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from support.reading import read_partition
 from support.soaks.ledger import Cleanup, Ledger, Place, ReadRecord, judge
 from support.soaks.stamps import HEADER, read_stamp
 
@@ -28,23 +28,9 @@ def read_messages(servers: str, place: Place) -> tuple[list[Message], int]:
     Raises:
         TimeoutError: they are not read in ten minutes.
     """
-    settings = {"bootstrap.servers": servers, "group.id": "judge", "log_level": 0}
-    consumer = Consumer({**settings, "enable.partition.eof": True})
-    messages = []
-    ends = time.monotonic() + _READ_S
-    try:
-        start, _ = consumer.get_watermark_offsets(TopicPartition(*place), timeout=30)
-        consumer.assign([TopicPartition(*place, start)])
-        while time.monotonic() < ends:
-            for message in consumer.consume(5_000, 0.5):
-                error = message.error()
-                if error is None:
-                    messages.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:  # public, whatever its name
-                    return messages, start
-    finally:
-        consumer.close()
-    raise TimeoutError(f"{place} was not read to its end in {_READ_S:.0f} s")
+    return read_partition(
+        {"bootstrap.servers": servers}, *place, passes_over_errors=True, timeout_s=_READ_S
+    )
 
 
 def read_records(servers: str, place: Place) -> tuple[list[ReadRecord], int]:
