@@ -61,7 +61,10 @@ def test_without_a_c_compiler_there_is_a_reason_and_nothing_else(tmp_path: Path)
     target = tmp_path / "copy"
     done = run(str(BUILD), str(target), CC="/no/such/compiler")
     assert done.returncode == 1
-    assert "the request path is not compiled" in done.stdout
+    assert done.stdout == (
+        "the request path is not compiled: FileNotFoundError: "
+        "the C compiler '/no/such/compiler' is not there\n"
+    )
     assert not target.exists()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -121,6 +122,17 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
+def _require_compiler() -> None:
+    """Looks for the C compiler before all modules are translated for it, which takes a minute.
+
+    Raises:
+        FileNotFoundError: it is missing.
+    """
+    command = shlex.split(os.environ.get("CC") or str(sysconfig.get_config_var("CC") or ""))
+    if command and shutil.which(command[0]) is None:
+        raise FileNotFoundError(f"the C compiler {command[0]!r} is not there")
+
+
 def _compile() -> None:
     """Compiles the copy in the working directory.
 
@@ -153,6 +165,7 @@ def build(directory: Path) -> bool:
     stamp = directory / _DIGEST
     if stamp.exists() and stamp.read_text() == wanted:
         return False
+    _require_compiler()
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(SOURCE, directory / "cordwood", ignore=shutil.ignore_patterns("__pycache__"))
     before = Path.cwd()
