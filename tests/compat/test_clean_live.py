@@ -21,6 +21,7 @@ import pytest
 
 from support.clean import digest_tree, run_clean
 from support.compare import CHECKPOINTS, Difference, compare_log_dirs, dump_files
+from support.damage import damage_in
 from support.kafka import RealKafka, copy_log_dir, read_checkpoint
 from support.live import (
     KILL_TOPICS,
@@ -318,6 +319,12 @@ def test_a_second_run_changes_nothing(rounds: Rounds, cleaned: list[list[Path]])
 @pytest.fixture(scope="module")
 def kill(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Kill:
     return record_kill(tmp_path_factory.mktemp("kill"), seed=SEED)
+
+
+def test_what_a_kafka_has_cleaned_after_a_stop_or_a_kill_is_sound(kill: Kill) -> None:
+    for pair in (kill.stopped, kill.killed):
+        assert damage_in(pair.before) == []
+        assert damage_in(pair.after) == []
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.verification.directories import verify
-from cordwood.cleanup.verification.findings import Level
-from cordwood.model.clock import SystemClock
-from cordwood.surfaces.cluster_facts import ClusterFacts
+from support.damage import damage_in
 from support.kafka import RealKafka
-from support.live import record_kill
 from support.workload import Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -32,23 +27,6 @@ TOPICS = {
     "verify-transactions": COMPACT,
     "verify-both": {**COMPACT, "cleanup.policy": "compact,delete", "retention.bytes": "90000"},
 }
-
-
-def damage_in(log_dirs: Sequence[Path]) -> list[str]:
-    """Findings but for notes, without the metadata log and with it."""
-    warnings: list[str] = []
-    facts = ClusterFacts(log_dirs, warnings.append)
-    results = [
-        verify(log_dirs, clock=SystemClock()),
-        verify(log_dirs, clock=SystemClock(), facts_of=facts.of),
-    ]
-    assert warnings == []
-    return [
-        str(each)
-        for result in results
-        for each in (*result.findings, *(f for log in result.logs for f in log.findings))
-        if each.rule.level is Level.DAMAGED
-    ]
 
 
 def test_logs_are_sound_while_a_kafka_writes_and_cleans_and_after_a_kill_and_a_stop(
@@ -85,10 +63,3 @@ def test_logs_are_sound_while_a_kafka_writes_and_cleans_and_after_a_kill_and_a_s
         kafka.wait_until_clean()
         kafka.stop()
         assert damage_in(kafka.log_dirs) == []
-
-
-def test_what_a_kafka_has_cleaned_after_a_stop_or_a_kill_is_sound(tmp_path: Path) -> None:
-    kill = record_kill(tmp_path, seed=7)
-    for pair in (kill.stopped, kill.killed):
-        assert damage_in(pair.before) == []
-        assert damage_in(pair.after) == []
