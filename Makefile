@@ -5,11 +5,11 @@ BIN := .venv/bin
 export PYTHONPATH :=
 # Where it is set, every process that a test starts compiles what it imports: seconds for Spark's.
 export PYTHONDONTWRITEBYTECODE :=
-# Several files at a time: many tests wait for a JVM, and keep no core busy meanwhile; the long ones of
-# `nightly` wait half of their time. They start in the order that tests/conftest.py gives them, not that
+# Several files at a time: many tests wait for a JVM, and keep no core busy meanwhile; those of
+# `compat` and the long ones of `nightly` wait half of their time. They start in the order that tests/conftest.py gives them, not that
 # of how many tests are in each.
 FILES := 3
-nightly: FILES := 4
+compat nightly: FILES := 4
 SIDE_BY_SIDE = -n $(FILES) --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 10
 
 # What a wheel has: the request path compiled.

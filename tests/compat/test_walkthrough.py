@@ -169,7 +169,11 @@ def test_kafkas_tools_show_at_cordwood_what_they_showed_at_kafka(
 
 @pytest.mark.parametrize(
     "place",
-    ["one broker", "own controller", pytest.param("three brokers", marks=pytest.mark.kafka)],
+    [
+        "one broker",
+        "own controller",
+        pytest.param("three brokers", marks=[pytest.mark.kafka, pytest.mark.nightly]),
+    ],
 )
 def test_cordwoods_tools_show_what_kafkas_showed_at_kafka(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str

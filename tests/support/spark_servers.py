@@ -25,6 +25,8 @@ _START_SECONDS_MAX = 600
 _STOP_SECONDS_MAX = 60
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
+#: These servers run for seconds: the first compiler of the virtual machine is enough.
+_QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -157,7 +159,7 @@ def _running(
         "SPARK_LOCAL_IP": there.address,
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "512m",
-        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Dspark.master.rest.enabled=false {_QUICK_START}",
         "PYSPARK_PYTHON": sys.executable,
     }
     with log.open("wb") as output:
