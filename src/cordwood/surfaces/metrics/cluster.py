@@ -17,7 +17,7 @@ from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGro
 from cordwood.coordinator.group.counters import Count
 from cordwood.surfaces.metrics.controller import lag_ms
 from cordwood.surfaces.metrics.logs import min_isr
-from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value, single
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 _RUNNING = 3  # org.apache.kafka.metadata.BrokerState
@@ -26,42 +26,19 @@ Number = Callable[[Snapshot], float]
 Counts = Callable[[Snapshot], dict[str, int]]
 
 
-def _gauge(mbean: str, text: str, number: Number) -> Metric[Snapshot]:
-    return Metric(
-        mbean=mbean,
-        type=MetricType.GAUGE,
-        help=text,
-        read=lambda snapshot: [Value({}, number(snapshot))],
-    )
-
-
 def _replicas(name: str, text: str, number: Number) -> Metric[Snapshot]:
-    return _gauge(f"kafka.server:type=ReplicaManager,name={name}", text, number)
+    return single(f"kafka.server:type=ReplicaManager,name={name}", text, number)
 
 
 def _isr_changes(name: str, text: str, number: Number) -> Metric[Snapshot]:
-    return Metric(
-        mbean=f"kafka.server:type=ReplicaManager,name={name}",
-        type=MetricType.COUNTER,
-        help=text,
-        read=lambda snapshot: [Value({}, number(snapshot))],
-    )
-
-
-def _attribute(bean: str, attribute: str, name: str, text: str, number: Number) -> Metric[Snapshot]:
-    return Metric(
-        mbean=f"kafka.server:type={bean}",
-        attribute=attribute,
-        type=MetricType.GAUGE,
-        help=text,
-        read=lambda snapshot: [Value({}, number(snapshot))],
-        given_name=name,
-    )
+    mbean = f"kafka.server:type=ReplicaManager,name={name}"
+    return single(mbean, text, number, MetricType.COUNTER)
 
 
 def _applied(attribute: str, text: str, number: Number) -> Metric[Snapshot]:
     name = f"kafka_server_brokermetadatametrics_{attribute.replace('-', '_')}"
-    return _attribute("broker-metadata-metrics", attribute, name, text, number)
+    bean = "kafka.server:type=broker-metadata-metrics"
+    return single(bean, text, number, attribute=attribute, given_name=name)
 
 
 def _in_states(snapshot: Snapshot, kind: str) -> Mapping[str, int]:
@@ -70,7 +47,7 @@ def _in_states(snapshot: Snapshot, kind: str) -> Mapping[str, int]:
 
 
 def _groups(state: GroupState) -> Metric[Snapshot]:
-    return _gauge(
+    return single(
         f"kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups{state.value}",
         f"Classic groups that are {state.value}.",
         lambda snapshot: _in_states(snapshot, ClassicGroup.kind).get(state.value, 0),
@@ -92,12 +69,11 @@ def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metr
 
 
 def _group_counter(what: Count, text: str) -> Metric[Snapshot]:
-    return Metric(
-        # A counter's name would end in `_total`, which Kafka's attribute does not.
-        type=MetricType.GAUGE,
-        help=text,
-        read=lambda snapshot: [Value({}, snapshot.groups.since_start[what])],
-        mbean="kafka.server:type=group-coordinator-metrics",
+    # A gauge: a counter's name would end in `_total`, which Kafka's attribute does not.
+    return single(
+        "kafka.server:type=group-coordinator-metrics",
+        text,
+        lambda snapshot: snapshot.groups.since_start[what],
         attribute=what.value,
         given_name=f"kafka_server_group_coordinator_metrics_{what.value.replace('-', '_')}",
     )
@@ -122,13 +98,13 @@ def _load_time(
         times = snapshot.load_ms[coordinator]
         return of(times) if times else math.nan
 
-    return _attribute(
-        bean,
-        attribute,
-        f"kafka_server_{bean.replace('-', '_')}_{attribute.replace('-', '_')}",
+    return single(
+        f"kafka.server:type={bean}",
         f"The {what} of the times, in ms, that loads of partitions of {coordinator}s took which "
         "have ended in the last 30 seconds. NaN for none.",
         number,
+        attribute=attribute,
+        given_name=f"kafka_server_{bean.replace('-', '_')}_{attribute.replace('-', '_')}",
     )
 
 
@@ -138,7 +114,7 @@ def _load_times(coordinator: str) -> tuple[Metric[Snapshot], Metric[Snapshot]]:
 
 def _markers(name: str, text: str, number: Number) -> Metric[Snapshot]:
     bean = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager"
-    return _gauge(f"{bean},name={name}", text, number)
+    return single(f"{bean},name={name}", text, number)
 
 
 def _verification_times(snapshot: Snapshot) -> Iterator[Times]:
@@ -163,7 +139,7 @@ def _under_replicated(snapshot: Snapshot) -> int:
 
 
 CLUSTER: tuple[Metric[Snapshot], ...] = (
-    _gauge(
+    single(
         "kafka.server:type=KafkaServer,name=BrokerState",
         "3: running. In other states the endpoint does not answer.",
         lambda _: _RUNNING,
@@ -224,7 +200,7 @@ CLUSTER: tuple[Metric[Snapshot], ...] = (
         lambda each: each.image.timestamp_ms,
     ),
     _applied("last-applied-record-lag-ms", "Time since then.", lag_ms),
-    _gauge(
+    single(
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
         "Classic groups.",
         lambda snapshot: sum(_in_states(snapshot, ClassicGroup.kind).values()),
@@ -241,7 +217,7 @@ CLUSTER: tuple[Metric[Snapshot], ...] = (
         Count.COMPLETED_REBALANCES, "Rebalances of classic groups whose members have assignments."
     ),
     _group_counter(Count.CONSUMER_REBALANCES, "New epochs of groups of the consumer protocol."),
-    _gauge(
+    single(
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
         "Committed offsets of all groups.",
         lambda snapshot: snapshot.groups.offsets,
@@ -259,12 +235,11 @@ CLUSTER: tuple[Metric[Snapshot], ...] = (
         "written.",
         lambda snapshot: snapshot.transactions.unwritten_ends,
     ),
-    Metric(
+    single(
         # Not a rate by its name, so that no rule makes it a counter.
-        mbean="kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate",
-        type=MetricType.GAUGE,
-        help="Partitions that were not verified, or not added to a transaction, before a write.",
-        read=lambda snapshot: [Value({}, snapshot.transactions.verification_failures)],
+        "kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate",
+        "Partitions that were not verified, or not added to a transaction, before a write.",
+        lambda snapshot: snapshot.transactions.verification_failures,
         given_name="kafka_server_addpartitionstotxnmanager_verificationfailurerate_count",
     ),
     Metric(

@@ -11,19 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cordwood import __version__
-from cordwood.surfaces.metrics.metric import Metric, MetricType, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Value, single
 from cordwood.surfaces.metrics.snapshot import NodeSnapshot
 
 Number = Callable[[NodeSnapshot], float]
-
-
-def _gauge(mbean: str, text: str, number: Number) -> Metric[NodeSnapshot]:
-    return Metric(
-        mbean=mbean,
-        type=MetricType.GAUGE,
-        help=text,
-        read=lambda snapshot: [Value({}, number(snapshot))],
-    )
 
 
 def _controller(name: str, text: str, number: Number) -> Metric[NodeSnapshot]:
@@ -37,14 +28,9 @@ def _controller(name: str, text: str, number: Number) -> Metric[NodeSnapshot]:
 
 
 def _raft(attribute: str, text: str, number: Number) -> Metric[NodeSnapshot]:
-    return Metric(
-        mbean="kafka.server:type=raft-metrics",
-        attribute=attribute,
-        type=MetricType.GAUGE,
-        help=text,
-        read=lambda snapshot: [Value({}, number(snapshot))],
-        given_name=f"kafka_server_raftmetrics_{attribute.replace('-', '_')}",
-    )
+    name = f"kafka_server_raftmetrics_{attribute.replace('-', '_')}"
+    bean = "kafka.server:type=raft-metrics"
+    return single(bean, text, number, attribute=attribute, given_name=name)
 
 
 def _features(snapshot: NodeSnapshot) -> Iterator[Value]:
@@ -125,12 +111,12 @@ CONTROLLER: tuple[Metric[NodeSnapshot], ...] = (
         "records that only show that it is alive.",
         lag_ms,
     ),
-    _gauge(
+    single(
         "kafka.server:type=MetadataLoader,name=CurrentMetadataVersion",
         "Level of metadata.version.",
         lambda each: each.image.metadata_version,
     ),
-    _gauge(
+    single(
         "kafka.server:type=MetadataLoader,name=CurrentControllerId",
         "Node id of the active controller; -1 if it is not known.",
         lambda each: each.controller_id,

@@ -14,7 +14,7 @@ from cordwood.metadata.image import PartitionImage
 from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value, single
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 
@@ -120,12 +120,7 @@ def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Met
 
 
 def _directory_count(name: str, text: str, count: Callable[[Snapshot], int]) -> Metric[Snapshot]:
-    return Metric(
-        mbean=f"kafka.log:type=LogManager,name={name}",
-        type=MetricType.GAUGE,
-        help=text,
-        read=lambda snapshot: [Value({}, count(snapshot))],
-    )
+    return single(f"kafka.log:type=LogManager,name={name}", text, count)
 
 
 # ---- the cleaner

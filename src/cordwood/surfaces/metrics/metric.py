@@ -41,6 +41,7 @@ class Times(NamedTuple):
 
 
 #: What a metric is read from: the snapshot of any node, that of a broker, or a run of a command.
+S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 
 
@@ -71,6 +72,26 @@ class Metric(Generic[S_contra]):
         """The MBean with its tags and attribute; '' for one of our own."""
         tags = "".join(f",{label}=*" for label in self.labels) if self.mbean else ""
         return f"{self.mbean}{tags}" + (f" {self.attribute}" if self.attribute else "")
+
+
+def single(
+    mbean: str,
+    text: str,
+    number: Callable[[S], float],
+    metric_type: MetricType = MetricType.GAUGE,
+    *,
+    attribute: str = "",
+    given_name: str = "",
+) -> Metric[S]:
+    """A metric of one number, without labels."""
+    return Metric(
+        mbean=mbean,
+        attribute=attribute,
+        type=metric_type,
+        help=text,
+        read=lambda source: [Value({}, number(source))],
+        given_name=given_name,
+    )
 
 
 def prometheus_name(mbean: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from cordwood.serving.fetch_kinds import FROM_CONSUMER, FROM_FOLLOWER
-from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value, single
 from cordwood.surfaces.metrics.snapshot import NodeSnapshot, Requests
 
 _FETCH = "Fetch"
@@ -129,13 +129,10 @@ REQUESTS: tuple[Metric[NodeSnapshot], ...] = (
         read=_software,
         given_name="kafka_server_socket_server_metrics_connections_software",
     ),
-    Metric(
-        mbean="kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
-        type=MetricType.GAUGE,
-        help="Connections closed for being idle, of all listeners.",
-        read=lambda snapshot: [
-            Value({}, sum(each.expired for each in snapshot.listeners.values()))
-        ],
+    single(
+        "kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
+        "Connections closed for being idle, of all listeners.",
+        lambda snapshot: sum(each.expired for each in snapshot.listeners.values()),
     ),
     Metric(
         given_name="cordwood_event_loop_long_turns_total",

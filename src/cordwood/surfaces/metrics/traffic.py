@@ -6,10 +6,9 @@ ReplicaManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from cordwood.storage.append.validation_result import ValidationMetrics
-from cordwood.surfaces.metrics.metric import Metric, MetricType, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Value, single
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 
@@ -33,27 +32,11 @@ def _topics(name: str, field: str, text: str) -> Metric[Snapshot]:
 
 
 def _refused(name: str, field: str, text: str) -> Metric[Snapshot]:
-    def read(snapshot: Snapshot) -> Iterator[Value]:
-        metrics: ValidationMetrics = snapshot.broker.replicas.logs.context.metrics
-        yield Value({}, getattr(metrics, field))
-
-    return Metric(
-        mbean=f"kafka.server:type=BrokerTopicMetrics,name={name}RecordsPerSec",
-        type=MetricType.COUNTER,
-        help=text,
-        read=read,
-    )
-
-
-def _one(
-    mbean: str, metric_type: MetricType, text: str, read: Callable[[Snapshot], float], **labels: str
-) -> Metric[Snapshot]:
-    return Metric(
-        mbean=mbean,
-        type=metric_type,
-        help=text,
-        labels=tuple(labels),
-        read=lambda snapshot: [Value(labels, read(snapshot))],
+    return single(
+        f"kafka.server:type=BrokerTopicMetrics,name={name}RecordsPerSec",
+        text,
+        lambda snapshot: getattr(snapshot.broker.replicas.logs.context.metrics, field),
+        MetricType.COUNTER,
     )
 
 
@@ -118,23 +101,21 @@ TRAFFIC: tuple[Metric[Snapshot], ...] = (
         "invalid_offset_or_sequence_records",
         "Batches refused because their offsets, count or sequences are inconsistent.",
     ),
-    _one(
+    single(
         "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
-        MetricType.GAUGE,
         "Cached fetch sessions (KIP-227).",
         lambda snapshot: snapshot.fetch_sessions,
     ),
-    _one(
+    single(
         "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached",
-        MetricType.GAUGE,
         "Partitions of all fetch sessions.",
         lambda snapshot: snapshot.fetch_session_partitions,
     ),
-    _one(
+    single(
         "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec",
-        MetricType.COUNTER,
         "Fetch sessions evicted for others.",
         lambda snapshot: snapshot.fetch_session_evictions,
+        MetricType.COUNTER,
     ),
     Metric(
         mbean="kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations",
@@ -150,11 +131,11 @@ TRAFFIC: tuple[Metric[Snapshot], ...] = (
         help="Partitions that waiting requests watch, one for each request.",
         read=_watched,
     ),
-    _one(
-        "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec",
-        MetricType.COUNTER,
-        "Delayed fetches answered at their timeout.",
-        lambda snapshot: snapshot.fetches.expired,
-        fetcherType="consumer",
+    Metric(
+        mbean="kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec",
+        type=MetricType.COUNTER,
+        labels=("fetcherType",),
+        help="Delayed fetches answered at their timeout.",
+        read=lambda snapshot: [Value({"fetcherType": "consumer"}, snapshot.fetches.expired)],
     ),
 )
