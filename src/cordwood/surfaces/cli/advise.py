@@ -11,7 +11,7 @@ from cordwood.model.errors import ConfigError
 from cordwood.queries.advise.directories import AdviceQuestion, advise_directories
 from cordwood.surfaces.cli.advise_tables import SORTS, show_topics
 from cordwood.surfaces.cli.answer_notes import show_notes
-from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption, sort_option
 from cordwood.surfaces.cli.command import (
     FAILED,
     JsonOption,
@@ -62,9 +62,7 @@ def advise_command(
     details: Annotated[
         bool, typer.Option("--details", help="Of each topic shown, its ages, changes and remarks.")
     ] = False,
-    sort: Annotated[
-        str, typer.Option(metavar="KEY", help=f"Sort topics by {', '.join(SORTS)}.")
-    ] = SORTS[0],
+    sort: Annotated[str, sort_option("topics", SORTS)] = SORTS[0],
     top: TopOption = TOP,
     all_: AllOption = False,
     as_json: JsonOption = False,

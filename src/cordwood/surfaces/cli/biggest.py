@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
@@ -19,6 +19,11 @@ TopOption = Annotated[
 AllOption = Annotated[bool, typer.Option("--all", help="Show every row.")]
 
 T = TypeVar("T")
+
+
+def sort_option(what: str, keys: Sequence[str]) -> Any:
+    """The option by which of some keys things are sorted; a choice is made of it."""
+    return typer.Option("--sort", metavar="KEY", help=f"Sort {what} by {', '.join(keys)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from cordwood.queries.cleaning import cleaning_of
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.apply_erasures import apply_erasures
-from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption, sort_option
 from cordwood.surfaces.cli.clean_engine import (
     CleanEngine,
     clean_display,
@@ -161,9 +161,7 @@ def clean_command(
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark master, or sc:// for Spark Connect.")
     ] = "local[*]",
-    sort: Annotated[
-        str, typer.Option(metavar="KEY", help=f"Sort partitions by {', '.join(SORTS)}.")
-    ] = SORTS[0],
+    sort: Annotated[str, sort_option("partitions", SORTS)] = SORTS[0],
     top: TopOption = TOP,
     all_: AllOption = False,
     as_json: JsonOption = False,

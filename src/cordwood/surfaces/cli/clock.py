@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from cordwood.model.errors import ConfigError
-from cordwood.queries.brokers import BrokerQuestion, find_broker
+from cordwood.queries.brokers import BrokerQuestion
 from cordwood.queries.clock import ClockAnswer
 from cordwood.surfaces.cli.command import (
     JsonOption,
     PlaceOptions,
+    addressed_broker,
     command,
     print_document,
-    print_not_addressed,
 )
 from cordwood.surfaces.cli.values import format_duration, parse_duration
 
@@ -58,8 +58,7 @@ def clock_command(
         ms = parse_duration(advance, option="--advance")
         parameters = {"ms": str(ms), "wait": str(wait).lower()}
         question = replace(question, path="/clock/advance", parameters=parameters, method="POST")
-    broker = find_broker(place)
-    print_not_addressed(broker)
+    broker = addressed_broker(place)
     answer = broker.ask(question)
     if as_json:
         print_document(replace(answer, broker=broker.identity))

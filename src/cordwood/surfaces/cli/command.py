@@ -20,7 +20,7 @@ from cordwood.model.errors import (
     MissingExtraError,
     NotALogDirError,
 )
-from cordwood.queries.brokers import AddressedBroker, Brokers, Place
+from cordwood.queries.brokers import AddressedBroker, Brokers, Place, find_broker
 from cordwood.queries.settings import SettingOptions
 from cordwood.surfaces.cli.error_text import os_error_text
 from cordwood.surfaces.cli.failure import fail
@@ -243,10 +243,28 @@ def print_document(answer: Any) -> None:
     typer.echo(document_text(answer))
 
 
-def print_not_addressed(broker: AddressedBroker) -> None:
-    """Says on stderr which brokers of its cluster are not addressed with a broker."""
+def addressed_broker(place: Place, *, or_directory: bool = False) -> AddressedBroker:
+    """The running broker of a place; the others of its cluster are named on stderr.
+
+    Raises as `find_broker`.
+    """
+    broker = find_broker(place, or_directory=or_directory)
     if broker.not_asked_line is not None:
         typer.echo(broker.not_asked_line, err=True)
+    return broker
+
+
+def require_stopped(argument: str, place: Place) -> None:
+    """Refuses a running broker beside an argument that is a directory of a stopped one.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    if place.is_given:
+        raise ConfigError(
+            f"{argument} is of a stopped broker: leave out --log-dir, --bootstrap-server and "
+            "--url, which name one that runs"
+        )
 
 
 def print_brokers(brokers: Brokers, *, as_json: bool) -> None:

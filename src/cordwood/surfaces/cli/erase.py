@@ -34,7 +34,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.queries.brokers import AddressedBroker, Place, find_broker
+from cordwood.queries.brokers import AddressedBroker, Place
 from cordwood.queries.settings import SettingOptions, Settings, node_ids_of, read_settings
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
@@ -43,15 +43,15 @@ from cordwood.surfaces.cli.command import (
     IN_USE,
     JsonOption,
     PlaceOptions,
+    addressed_broker,
     command,
     print_document,
-    print_not_addressed,
 )
 from cordwood.surfaces.cli.erase_running import erase_running
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.places import require_writable
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, ServerPropertiesOption
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.user import user_name
@@ -140,10 +140,7 @@ def erase_command(
         list[Path] | None,
         typer.Option(parser=parse_path, metavar="DIR", help="Erase in these copies, too."),
     ] = None,
-    server_properties: Annotated[
-        _PathOption,
-        typer.Option(parser=parse_path, metavar="FILE", help="The broker's server.properties."),
-    ] = None,
+    server_properties: ServerPropertiesOption = None,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="The report's time: ms or ISO 8601.")
     ] = None,
@@ -255,9 +252,7 @@ def _broker_of(
     for name, value in of_directories.items():
         if value:
             raise ConfigError(f"{name} needs LOG_DIR of a stopped broker")
-    broker = find_broker(place, or_directory=True)
-    print_not_addressed(broker)
-    return broker
+    return addressed_broker(place, or_directory=True)
 
 
 def _require_place(option: str, path: Path | None, *, is_new: bool = False) -> None:

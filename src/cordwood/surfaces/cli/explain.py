@@ -21,7 +21,7 @@ from cordwood.queries.explain.directories import (
 )
 from cordwood.queries.explain.question import explain_question, merged
 from cordwood.surfaces.cli import explain_tables
-from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption, sort_option
 from cordwood.surfaces.cli.command import (
     FAILED,
     JsonOption,
@@ -81,9 +81,7 @@ def explain_command(
     all_segments: Annotated[
         bool, typer.Option("--all-segments", help="The same, with a row for every segment.")
     ] = False,
-    sort: Annotated[
-        str, typer.Option(metavar="KEY", help=f"Sort partitions by {', '.join(SORTS)}.")
-    ] = SORTS[0],
+    sort: Annotated[str, sort_option("partitions", SORTS)] = SORTS[0],
     top: TopOption = TOP,
     all_: AllOption = False,
     *,

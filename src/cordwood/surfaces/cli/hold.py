@@ -16,22 +16,23 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.rng import SystemRng
-from cordwood.queries.brokers import BrokerQuestion, Place, find_broker, find_brokers
+from cordwood.queries.brokers import BrokerQuestion, Place, find_brokers
 from cordwood.queries.holds import merged
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldAnswer, HoldRegistry, Holds, holds_of
 from cordwood.surfaces.cli.command import (
     JsonOption,
     PlaceOptions,
+    addressed_broker,
     command,
     print_brokers,
     print_document,
-    print_not_addressed,
+    require_stopped,
 )
 from cordwood.surfaces.cli.command_group import command_group
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.user import user_name
-from cordwood.surfaces.cli.values import parse_path
 
 EPILOG = """\b
 Examples:
@@ -58,13 +59,6 @@ app = command_group(
     "--log-dir, --bootstrap-server or --url.",
 )
 
-_LogDirs = Annotated[
-    list[Path] | None,
-    typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True),
-]
-
-_Id = Annotated[str, typer.Option("--id", metavar="ID", help="The hold.")]
-
 
 @app.command("add", epilog=EPILOG)
 @command("hold add")
@@ -72,7 +66,7 @@ def add_command(
     topic: Annotated[
         str, typer.Option(metavar="TOPIC[:PARTITION]", help="What is held from now on.")
     ],
-    log_dirs: _LogDirs = None,
+    log_dirs: OptionalLogDirsArgument = None,
     id_: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="Its name.  [default: made]")
     ] = None,
@@ -105,16 +99,14 @@ def add_command(
         query = {"id": hold.id, "topic": name, "reason": reason, "by": hold.by}
         if partition is not None:
             query["partition"] = str(partition)
-        broker = find_broker(place)
-        print_not_addressed(broker)
-        answer = broker.ask(_question("/holds/add", query))
+        answer = addressed_broker(place).ask(_question("/holds/add", query))
     _print(answer, as_json=as_json, line=f"Added: {hold.target} is held by {hold.id}.\n{_KAFKA}")
 
 
 @app.command("list", epilog=EPILOG)
 @command("hold list")
 def list_command(
-    log_dirs: _LogDirs = None,
+    log_dirs: OptionalLogDirsArgument = None,
     *,
     place: PlaceOptions,
     as_json: JsonOption = False,
@@ -136,8 +128,8 @@ def list_command(
 @app.command("release", epilog=EPILOG)
 @command("hold release")
 def release_command(
-    id_: _Id,
-    log_dirs: _LogDirs = None,
+    id_: Annotated[str, typer.Option("--id", metavar="ID", help="The hold.")],
+    log_dirs: OptionalLogDirsArgument = None,
     by: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Who releases it.  [default: the user's name]"),
@@ -153,9 +145,7 @@ def release_command(
             registry.release(id_, by=name)
             answer = holds_of(registry)
     else:
-        broker = find_broker(place)
-        print_not_addressed(broker)
-        answer = broker.ask(_question("/holds/release", {"id": id_, "by": name}))
+        answer = addressed_broker(place).ask(_question("/holds/release", {"id": id_, "by": name}))
     _print(answer, as_json=as_json, line=f"Released: {id_}.")
 
 
@@ -170,11 +160,8 @@ def _is_stopped(log_dirs: Sequence[Path] | None, place: Place) -> bool:
     Raises:
         ConfigError: a running broker is named, too.
     """
-    if log_dirs and place.is_given:
-        raise ConfigError(
-            "LOG_DIR is of a stopped broker: leave out --log-dir, --bootstrap-server and --url, "
-            "which name one that runs"
-        )
+    if log_dirs:
+        require_stopped("LOG_DIR", place)
     return bool(log_dirs)
 
 

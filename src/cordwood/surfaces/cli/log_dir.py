@@ -17,7 +17,14 @@ from cordwood.queries.log_dirs import (
     summary_of,
 )
 from cordwood.queries.settings import SettingOptions
-from cordwood.surfaces.cli.biggest import AllOption, Choice, Listing, Measure, TopOption
+from cordwood.surfaces.cli.biggest import (
+    AllOption,
+    Choice,
+    Listing,
+    Measure,
+    TopOption,
+    sort_option,
+)
 from cordwood.surfaces.cli.clean_estimate import estimator_for, with_error
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.command import (
@@ -62,9 +69,7 @@ def log_dir_command(
     no_estimate: Annotated[
         bool, typer.Option("--no-estimate", help="Read no records to estimate a compaction.")
     ] = False,
-    sort: Annotated[
-        str, typer.Option(metavar="KEY", help=f"Sort topics by {', '.join(SORTS)}.")
-    ] = SORTS[0],
+    sort: Annotated[str, sort_option("topics", SORTS)] = SORTS[0],
     top: TopOption = _TOP,
     all_: AllOption = False,
     as_json: JsonOption = False,

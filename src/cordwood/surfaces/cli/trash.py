@@ -22,7 +22,6 @@ from cordwood.queries.brokers import (
     AddressedBroker,
     BrokerQuestion,
     Place,
-    find_broker,
     find_brokers,
 )
 from cordwood.queries.trash import (
@@ -45,13 +44,15 @@ from cordwood.surfaces.cli.clean_progress import columns
 from cordwood.surfaces.cli.command import (
     JsonOption,
     PlaceOptions,
+    addressed_broker,
     command,
     print_brokers,
     print_document,
-    print_not_addressed,
+    require_stopped,
 )
 from cordwood.surfaces.cli.command_group import command_group
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.tables import print_text
 from cordwood.surfaces.cli.trash_tables import print_removals, print_total
 from cordwood.surfaces.cli.user import user_name
@@ -93,7 +94,7 @@ def list_command(
 ) -> None:
     """Lists deleted topics, and removals of segments, the oldest first."""
     if trash is not None:
-        _require_stopped(place)
+        require_stopped("TRASH", place)
         answer = read_contents(trash)
     else:
         brokers = find_brokers(place)
@@ -114,9 +115,7 @@ def list_command(
 @command("trash restore")
 def restore_command(
     trash: _Trash = None,
-    log_dirs: Annotated[
-        list[Path] | None, typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
-    ] = None,
+    log_dirs: OptionalLogDirsArgument = None,
     topic: Annotated[
         str | None,
         typer.Option(metavar="TOPIC[:PARTITION]", help="Only this topic, or partition."),
@@ -227,19 +226,9 @@ def _running(trash: Path | None, place: Place) -> AddressedBroker | None:
         CordwoodError: no broker runs there.
     """
     if trash is None:
-        broker = find_broker(place)
-        print_not_addressed(broker)
-        return broker
-    _require_stopped(place)
+        return addressed_broker(place)
+    require_stopped("TRASH", place)
     return None
-
-
-def _require_stopped(place: Place) -> None:
-    if place.is_given:
-        raise ConfigError(
-            "TRASH is of a stopped broker: leave out --log-dir, --bootstrap-server and --url, "
-            "which name one that runs"
-        )
 
 
 def _require_for_topic(topic: str | None, *, since: str | None, dry_run: bool) -> None:

@@ -14,7 +14,7 @@ from cordwood.surfaces.cli.command import FAILED, JsonOption, command
 from cordwood.surfaces.cli.error_text import os_error_text
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, SetOption
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, SetOption, TopicsOption
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.textfile import (
     METRICS_TEXTFILE,
@@ -55,9 +55,7 @@ def verify_command(
         str | None,
         typer.Option(metavar="HEX", help="With --erasure: who must have signed the report."),
     ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
-    ] = None,
+    topic: TopicsOption = None,
     set_: SetOption = None,
     metrics_textfile: MetricsTextfileOption = None,
     as_json: JsonOption = False,

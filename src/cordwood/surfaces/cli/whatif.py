@@ -15,7 +15,7 @@ from cordwood.model.extras import NATIVE, SPARK, missing_packages, require_extra
 from cordwood.queries.brokers import find_brokers
 from cordwood.queries.whatif.answer import WhatIf
 from cordwood.queries.whatif.question import DAYS, DAYS_MAX, WhatIfQuestion, merged
-from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption, sort_option
 from cordwood.surfaces.cli.clean_engine import (
     CleanEngine,
     clean_display,
@@ -87,9 +87,7 @@ def whatif_command(
         typer.Option("--estimate", help="Estimate compactions from a sample, without Java."),
     ] = False,
     place: PlaceOptions,
-    sort: Annotated[
-        str, typer.Option(metavar="KEY", help=f"Sort partitions by {', '.join(SORTS)}.")
-    ] = SORTS[0],
+    sort: Annotated[str, sort_option("partitions", SORTS)] = SORTS[0],
     top: TopOption = TOP,
     all_: AllOption = False,
     as_json: JsonOption = False,

@@ -23,6 +23,7 @@ from cordwood.surfaces.cli.tools.tool import (
     Terminal,
     ToolError,
     client_settings,
+    require_command,
     run_tool,
 )
 
@@ -117,11 +118,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
 
 
 def _check(command: str | None, options: Options) -> None:
-    if command is None:
-        raise RefusedFlagsError("too few arguments")
-    if command not in _COMMANDS:
-        shown = ", ".join(f"'{name}'" for name in _COMMANDS)
-        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+    require_command(command, _COMMANDS)
     servers = options.has("bootstrap-server"), options.has("bootstrap-controller")
     if all(servers):
         raise RefusedFlagsError(

@@ -48,12 +48,17 @@ from cordwood.surfaces.cli.tools.tool import (
     ToolError,
     client_settings,
     described,
+    print_error,
     read_properties,
     run_tool,
 )
 
 _LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+_DEPRECATED = (
+    ("consumer-property", "command-property"),
+    ("consumer.config", "command-config"),
+)
 _FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 
 USAGE = Usage(
@@ -113,14 +118,10 @@ def run(arguments: list[str], terminal: Terminal) -> int:
         arguments,
         terminal,
         _body,
-        on_error=_explain,
+        on_error=print_error,
         option_errors_show_usage=True,
         prints_records=True,
     )
-
-
-def _explain(error: CordwoodError, terminal: Terminal) -> None:
-    terminal.error(str(error))
 
 
 def _body(options: Options, terminal: Terminal) -> int:
@@ -174,16 +175,10 @@ def _check(options: Options, terminal: Terminal) -> None:
             re.compile(include)
         except re.error as error:
             raise ToolError(f"{include} is an invalid regex.") from error
-    for old, new in (
-        ("consumer-property", "command-property"),
-        ("consumer.config", "command-config"),
-    ):
+    for old, new in _DEPRECATED:
         if options.has(old) and options.has(new):
             raise UsageError(f"Options --{old} and --{new} cannot be specified together.")
-    for old, new in (
-        ("consumer-property", "command-property"),
-        ("consumer.config", "command-config"),
-    ):
+    for old, new in _DEPRECATED:
         if options.has(old):
             _report_deprecated(old, new, terminal)
 

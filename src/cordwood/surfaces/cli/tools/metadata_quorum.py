@@ -23,6 +23,7 @@ from cordwood.surfaces.cli.tools.tool import (
     Terminal,
     ToolError,
     client_settings,
+    require_command,
     run_tool,
     split_command,
 )
@@ -97,11 +98,7 @@ def _check(command: str | None, options: Options) -> None:
         raise RefusedFlagsError(
             "argument --bootstrap-controller: not allowed with argument --bootstrap-server"
         )
-    if command is None:
-        raise RefusedFlagsError("too few arguments")
-    if command not in _COMMANDS:
-        shown = ", ".join(f"'{name}'" for name in _COMMANDS)
-        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+    require_command(command, _COMMANDS)
     if not any(servers):
         raise RefusedFlagsError(
             "one of the arguments --bootstrap-server --bootstrap-controller is required"

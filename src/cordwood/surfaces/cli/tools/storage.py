@@ -43,6 +43,7 @@ from cordwood.surfaces.cli.tools.tool import (
     RefusedFlagsError,
     Terminal,
     ToolError,
+    require_command,
     run_tool,
     split_command,
 )
@@ -162,11 +163,7 @@ def _body(command: str | None, options: Options, words: Sequence[str], terminal:
 
 
 def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
-    if command is None:
-        raise RefusedFlagsError("too few arguments")
-    if command not in _COMMANDS:
-        shown = ", ".join(f"'{name}'" for name in _COMMANDS)
-        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+    command = require_command(command, _COMMANDS)
     extra = [word for word in _plain(words) if word != command]
     own = {each.name for each in COMMON}
     known = {"info": {"config"}, "format": {"config", *_FORMAT_ONLY}, "random-uuid": set()}

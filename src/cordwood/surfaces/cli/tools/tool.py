@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,6 +230,20 @@ def split_command(
         is_value = not is_value and flag in with_value
         rest.append(flag)
     return rest, command
+
+
+def require_command(command: str | None, known: Collection[str]) -> str:
+    """The command, which is one of those that a tool has.
+
+    Raises:
+        RefusedFlagsError: it is not, or there is none.
+    """
+    if command is None:
+        raise RefusedFlagsError("too few arguments")
+    if command not in known:
+        shown = ", ".join(f"'{name}'" for name in known)
+        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {shown})")
+    return command
 
 
 def run_tool(

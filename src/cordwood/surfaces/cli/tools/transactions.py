@@ -50,6 +50,7 @@ from cordwood.surfaces.cli.tools.tool import (
     ToolError,
     client_settings,
     print_error,
+    require_command,
     run_tool,
     split_command,
 )
@@ -137,11 +138,7 @@ def _explain(error: CordwoodError, terminal: Terminal) -> None:
 
 
 def _body(command: str | None, options: Options, terminal: Terminal) -> int:
-    if command is None:
-        raise RefusedFlagsError("too few arguments")
-    if command not in _REQUIRED:
-        names = ", ".join(f"'{name}'" for name in _REQUIRED)
-        raise RefusedFlagsError(f"invalid choice: '{command}' (choose from {names})")
+    command = require_command(command, _REQUIRED)
     for name in (*_REQUIRED[command], "bootstrap-server"):
         if not options.has(name):
             raise RefusedFlagsError(f"argument --{name} is required")
