@@ -231,9 +231,7 @@ def _explained(
     """Every log that was read, as `cordwood explain` explains it."""
     logs = []
     for (report, captured), check in zip(found.logs, checks, strict=True):
-        resolved = settings.resolve(report.topic)
-        assert resolved is not None, "only topics with settings are captured"
-        facts = facts_of_captured(report, captured, check, resolved, settings.broker)
+        facts = facts_of_captured(report, captured, check, settings)
         answer = explain(facts, now_ms=now_ms).answer()
         logs.append(_Log(answer=answer, due=_due(check, now_ms=now_ms)))
     return logs

@@ -145,9 +145,7 @@ def advise_directories(question: AdviceQuestion) -> Advice:
     by_topic: dict[str, list[LogFacts]] = {}
     checks = found.checks(request.applied_limits, now_ms=request.now_ms)
     for (report, captured), check in zip(found.logs, checks, strict=True):
-        resolved = settings.resolve(report.topic)
-        assert resolved is not None, "only topics with settings are captured"
-        facts = facts_of_captured(report, captured, check, resolved, settings.broker)
+        facts = facts_of_captured(report, captured, check, settings)
         by_topic.setdefault(report.topic, []).append(facts)
     kept = {name: _Kept.of(logs, question) for name, logs in by_topic.items()}
     retention = _retention(kept, found, request)

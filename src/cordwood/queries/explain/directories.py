@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.plan.report import PartitionReport, Status
-from cordwood.cleanup.plan.request import CleanRequest, Resolved
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.survey import survey
-from cordwood.configs.broker_config import BrokerConfig
 from cordwood.model.clock import SystemClock
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition
@@ -26,7 +25,7 @@ from cordwood.queries.explain.log_facts import (
 )
 from cordwood.queries.explain.outlook import outlook
 from cordwood.queries.partitions import partition_name, skipped_partitions
-from cordwood.queries.settings import SettingOptions, read_settings
+from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.reread import reread
 
 _NAMED = 3
@@ -111,9 +110,7 @@ def explain_directories(question: DirectoryQuestion, reading: Reading) -> Explan
     logs: list[tuple[Captured, LogExplanation]] = []
     for (report, captured), check in zip(found.logs, checks, strict=True):
         if records is None or records.concerns(captured.view.topic_partition):
-            resolved = settings.resolve(report.topic)
-            assert resolved is not None, "only topics with settings are captured"
-            facts = facts_of_captured(report, captured, check, resolved, settings.broker)
+            facts = facts_of_captured(report, captured, check, settings)
             logs.append((captured, explain(facts, now_ms=now_ms)))
     partitions = [explanation.answer() for _, explanation in logs]
     answer = Explanation(
@@ -152,11 +149,7 @@ def _span(log: ExplainedLog) -> str:
 
 
 def facts_of_captured(
-    report: PartitionReport,
-    captured: Captured,
-    check: CheckPlan,
-    resolved: Resolved,
-    broker: BrokerConfig,
+    report: PartitionReport, captured: Captured, check: CheckPlan, settings: Settings
 ) -> LogFacts:
     """The facts about one log; `check` is the plan of the next check of retention.
 
@@ -164,6 +157,8 @@ def facts_of_captured(
     runs again, or by `cordwood clean`, which waits for nothing. That it has a trash is taken for
     granted where cordwood.trash.ms is set.
     """
+    broker, resolved = settings.broker, settings.resolve(report.topic)
+    assert resolved is not None, "only topics with settings are captured"
     rate = broker.log_cleaner_io_max_bytes_per_second
     return LogFacts(
         view=captured.view,

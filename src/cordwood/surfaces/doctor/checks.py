@@ -297,7 +297,6 @@ def check_log_dir(directory: LogDirectory) -> Iterator[Finding]:
 
 def check_permissions(directory: LogDirectory) -> Finding:
     """Whether this user may read, change and lock it."""
-    path = shlex.quote(directory.path)
     text = f"{directory.path}: "
     if directory.is_listed and directory.partitions is not None:
         text += f"{counted(directory.partitions, 'partition')}, "
@@ -313,20 +312,17 @@ def check_permissions(directory: LogDirectory) -> Finding:
         if not may
     ]
     if lacks:
-        return _problem(
-            "log directory",
-            f"{text}; {directory.user} cannot {', '.join(lacks)} it",
-            f"sudo -u {directory.owner} cordwood doctor {path}",
-        )
-    if directory.unreadable:
-        count = len(directory.unreadable)
-        return _problem(
-            "log directory",
-            f"{text}; {directory.user} cannot read {count} of the partitions, such as "
-            f"{directory.unreadable[0]}",
-            f"sudo -u {directory.owner} cordwood doctor {path}",
-        )
-    return _ok("log directory", text)
+        what = f"{', '.join(lacks)} it"
+    elif directory.unreadable:
+        first, *others = directory.unreadable
+        what = f"read {1 + len(others)} of the partitions, such as {first}"
+    else:
+        return _ok("log directory", text)
+    return _problem(
+        "log directory",
+        f"{text}; {directory.user} cannot {what}",
+        f"sudo -u {directory.owner} cordwood doctor {shlex.quote(directory.path)}",
+    )
 
 
 def check_use(directory: LogDirectory) -> Finding:
@@ -416,15 +412,12 @@ def check_stop(directory: LogDirectory) -> Iterator[Finding]:
     elif directory.is_whole:
         yield _ok("last stop", "clean")
     elif directory.is_whole is not None:
-        yield _unclean(directory)
-
-
-def _unclean(directory: LogDirectory) -> Finding:
-    return _warning(
-        "last stop",
-        "unclean: what was not flushed is checked at the next start; a cleaning leaves it alone",
-        f"cordwood verify {shlex.quote(directory.path)}",
-    )
+        yield _warning(
+            "last stop",
+            "unclean: what was not flushed is checked at the next start; a cleaning leaves it "
+            "alone",
+            f"cordwood verify {shlex.quote(directory.path)}",
+        )
 
 
 def check_future(directory: LogDirectory) -> Iterator[Finding]:

@@ -76,7 +76,7 @@ def decode_transaction_log(record: Record) -> tuple[str | None, str | None]:
     Raises:
         CorruptError: the key is null.
     """
-    return _decode_coordinator_record(TRANSACTION_RECORDS, record, _plain_value_json)
+    return _decode_coordinator_record(TRANSACTION_RECORDS, record, message_json)
 
 
 def decode_share_group_state(record: Record) -> tuple[str | None, str | None]:
@@ -85,7 +85,7 @@ def decode_share_group_state(record: Record) -> tuple[str | None, str | None]:
     Raises:
         CorruptError: the key is null.
     """
-    return _decode_coordinator_record(SHARE_STATE_RECORDS, record, _plain_value_json)
+    return _decode_coordinator_record(SHARE_STATE_RECORDS, record, message_json)
 
 
 def decode_cluster_metadata(record: Record) -> tuple[str | None, str | None]:
@@ -194,10 +194,6 @@ def _version_of(data: bytes, what: str) -> int:
     if len(data) < 2:
         raise CorruptError(f"Could not read version from {what}'s buffer.")
     return int(struct.unpack_from(">h", data)[0])
-
-
-def _plain_value_json(value: MessageValue) -> dict[str, Any]:
-    return message_json(value)
 
 
 def _group_value_json(value: MessageValue) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from cordwood.surfaces.cli.tools.options import (
     Option,
     Options,
     Usage,
-    java_integer,
 )
 from cordwood.surfaces.cli.tools.tool import (
     Terminal,
     ToolError,
     client_settings,
+    parse_broker_id,
     print_error,
     run_tool,
 )
@@ -62,7 +62,7 @@ def run(arguments: list[str], terminal: Terminal) -> int:
 def _body(options: Options, terminal: Terminal) -> int:
     options.require("bootstrap-server", "describe")
     topics = _names(options, "topic-list")
-    wanted = [_broker_id(text) for text in _names(options, "broker-list")]
+    wanted = [parse_broker_id(text) for text in _names(options, "broker-list")]
     client = client_settings(options, client_id="log-dirs-tool")
     with ClusterClient(client, warn=terminal.warn) as cluster:
         admin = Admin(cluster)
@@ -96,13 +96,6 @@ def _body(options: Options, terminal: Terminal) -> int:
 
 def _names(options: Options, flag: str) -> list[str]:
     return [name for name in options.required(flag).split(",") if name]
-
-
-def _broker_id(text: str) -> int:
-    number = java_integer(text)
-    if number is None:
-        raise ToolError(f'For input string: "{text}"')
-    return number
 
 
 def _ids(ids: Sequence[int]) -> str:

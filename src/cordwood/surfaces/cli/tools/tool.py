@@ -232,6 +232,18 @@ def split_command(
     return rest, command
 
 
+def parse_broker_id(text: str) -> int:
+    """The id of a broker.
+
+    Raises:
+        ToolError: it is no number; the text is Java's.
+    """
+    number = java_integer(text)
+    if number is None:
+        raise ToolError(f'For input string: "{text}"')
+    return number
+
+
 def require_command(command: str | None, known: Collection[str]) -> str:
     """The command, which is one of those that a tool has.
 

@@ -23,13 +23,13 @@ from cordwood.surfaces.cli.tools.options import (
     Options,
     Usage,
     UsageError,
-    java_integer,
 )
 from cordwood.surfaces.cli.tools.tool import (
     Terminal,
     ToolError,
     client_settings,
     described,
+    parse_broker_id,
     print_error,
     run_tool,
 )
@@ -248,7 +248,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     """
     found: dict[int, list[int]] = {}
     for partition, brokers in enumerate(text.split(",") if text else []):
-        ids = [_broker_id(part.strip()) for part in brokers.split(":")]
+        ids = [parse_broker_id(part.strip()) for part in brokers.split(":")]
         twice = sorted({one for one in ids if ids.count(one) > 1})
         if twice:
             raise ToolError(
@@ -259,13 +259,6 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
             raise ToolError(f"Partition {partition} has different replication factor: {ids}")
         found[partition] = ids
     return found
-
-
-def _broker_id(text: str) -> int:
-    number = java_integer(text)
-    if number is None:
-        raise ToolError(f'For input string: "{text}"')
-    return number
 
 
 def _alter(options: Options, admin: Admin, terminal: Terminal) -> None:
