@@ -29,16 +29,26 @@ def show_expiry(
 
 
 def _show(expiry: GroupExpiry, terminal: Terminal) -> None:
-    header = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "EXPIRES", "REASON")
-    rows = [header]
+    # Kafka's tables, which all other actions of the tool print, need no Rich.
+    from cordwood.surfaces.cli.tables import (  # noqa: PLC0415
+        Column,
+        output_width,
+        table_lines,
+    )
+
+    columns = (
+        *(Column(title) for title in ("GROUP", "TOPIC")),
+        *(Column(title, is_number=True) for title in ("PARTITION", "CURRENT-OFFSET")),
+        Column("EXPIRES"),
+        Column("REASON", is_prose=True),
+    )
+    rows = []
     for each in expiry.offsets:
         moment = _NEVER if each.expires is None else _shown(each.expires)
         numbers = (str(each.partition), str(each.current_offset))
         rows.append((expiry.group, each.topic, *numbers, moment, each.reason))
-    widths = [max(15, *(len(row[column]) for row in rows)) for column in range(len(header) - 1)]
-    for number, row in enumerate(rows):
-        cells = " ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False))
-        terminal.line(("\n" if number == 0 else "") + f"{cells} {row[-1]}")
+    for line in ("", *table_lines("", columns, rows, width=output_width())):
+        terminal.line(line)
 
 
 def _shown(timestamp_ms: int) -> str:

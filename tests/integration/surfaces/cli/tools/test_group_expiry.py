@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cordwood.surfaces.cli import tables
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 from support.no_engine import NoEngine
@@ -136,7 +137,9 @@ def test_what_the_forecast_lists_is_what_expires(
     assert left == {("active", "t", 0), ("forever", "t", 0)}
 
 
-def test_forecast_is_shown_as_a_table(running: RunningBroker, wire: Wire, run_alone: Any) -> None:
+def test_forecast_is_shown_as_a_table(
+    running: RunningBroker, wire: Wire, run_alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flag = f"--bootstrap-server {running.bootstrap_servers}"
     run_alone(f"topics {flag} --create --topic t")
     commit(wire, "g", "t")
@@ -145,5 +148,8 @@ def test_forecast_is_shown_as_a_table(running: RunningBroker, wire: Wire, run_al
     assert lines[:2] == ["", "GROUP TOPIC PARTITION CURRENT-OFFSET EXPIRES REASON"]
     assert lines[2].startswith("g t 0 1 20")
     assert lines[2].endswith("Z the age of the commit")
+    monkeypatch.setattr(tables, "output_width", lambda: 60)
+    said = run_alone(f"consumer-groups {flag} --describe --group g --expiry")
+    assert max(map(len, said.out.splitlines())) == 60
     said = run_alone(f"consumer-groups {flag} --describe --group absent --expiry")
     assert "GroupIdNotFoundException: Group absent not found." in said.out
