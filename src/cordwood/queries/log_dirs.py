@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from cordwood.cleanup.access.offline.directories import find_places, open_log_dirs
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.estimates import Estimator
@@ -206,7 +207,7 @@ def summary_of(
     topics = _topics(found, logs, request)
     return LogDirsSummary(
         now_ms=now_ms,
-        log_dirs=[_log_dir(path) for path in _paths(options.log_dirs)],
+        log_dirs=[_log_dir(each) for each in open_log_dirs(options.log_dirs)],
         partitions=sum(each.partitions for each in topics),
         bytes=sum(each.bytes for each in topics),
         summary=outlook(answers, now_ms=now_ms),
@@ -271,19 +272,14 @@ def _due(check: CheckPlan, *, now_ms: int) -> Cleanable | None:
     return cleanable if cleanable.reason is None else None
 
 
-def _paths(log_dirs: Sequence[Path]) -> list[Path]:
-    return [each.path for each in open_log_dirs(log_dirs)]
-
-
-def _log_dir(path: Path) -> LogDir:
-    (found,) = open_log_dirs([path])
-    total, free = OS.space(path)
+def _log_dir(found: OfflineLogDirectory) -> LogDir:
+    total, free = OS.space(found.path)
     return LogDir(
-        log_dir=str(path),
+        log_dir=str(found.path),
         disk_bytes=total,
         disk_free_bytes=free,
         stopped_cleanly=found.is_whole,
-        in_use_by=DirectoryLock.holder(path),
+        in_use_by=DirectoryLock.holder(found.path),
     )
 
 

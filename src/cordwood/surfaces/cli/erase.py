@@ -77,8 +77,6 @@ Examples:
 Exit codes: 0 done or nothing to do; 1 something failed (the rest is done);
 2 usage; 3 a directory is in use."""
 
-_PathOption = Path | None
-
 
 @command("erase", audit=True)
 def erase_command(
@@ -101,7 +99,7 @@ def erase_command(
         list[str] | None, typer.Option("--key-hex", metavar="HEX", help="A key in hexadecimal.")
     ] = None,
     key_file: Annotated[
-        _PathOption,
+        Path | None,
         typer.Option(parser=parse_path, metavar="FILE", help="Keys, one a line; - is stdin."),
     ] = None,
     where: Annotated[
@@ -109,7 +107,7 @@ def erase_command(
         typer.Option(metavar="SQL", help="Erase the records for which Spark finds this true."),
     ] = None,
     from_ledger: Annotated[
-        _PathOption,
+        Path | None,
         typer.Option(parser=parse_path, metavar="FILE", help="Apply earlier erasures again."),
     ] = None,
     reason: Annotated[str, typer.Option(metavar="REASON", help="For the report.")] = "",
@@ -118,14 +116,14 @@ def erase_command(
         typer.Option(metavar="NAME", help="For the report.  [default: the user's name]"),
     ] = None,
     report: Annotated[
-        _PathOption, typer.Option(parser=parse_path, metavar="FILE", help="Write the report here.")
+        Path | None, typer.Option(parser=parse_path, metavar="FILE", help="Write the report here.")
     ] = None,
     signing_key: Annotated[
-        _PathOption,
+        Path | None,
         typer.Option(parser=parse_path, metavar="FILE", help="Ed25519 key (PEM) that signs it."),
     ] = None,
     ledger: Annotated[
-        _PathOption,
+        Path | None,
         typer.Option(
             parser=parse_path,
             metavar="FILE",
@@ -133,7 +131,7 @@ def erase_command(
         ),
     ] = None,
     trash: Annotated[
-        _PathOption,
+        Path | None,
         typer.Option(parser=parse_path, metavar="DIR", help="Erase in this trash, too."),
     ] = None,
     also: Annotated[

@@ -27,7 +27,6 @@ from cordwood.surfaces.cli.values import counted, format_bytes
 
 #: What --sort takes.
 SORTS: Final = ("difference", "size", "name")
-_GONE: Final = ("segments", "records", "tombstones", "offsets")
 _KEY_OF_GONE: Final = {
     "segments": "segments_gone",
     "records": "records_discarded",
@@ -195,7 +194,7 @@ _PARTITIONS: Final[Listing[ComparedPartition]] = Listing(
                 sum(each.difference.bytes for each in found if each.difference)
             ),
         ),
-        *map(_gone, _GONE),
+        *map(_gone, _KEY_OF_GONE),
         Measure(
             column=Column("known by", is_optional=True),
             text=lambda found: _how(found[0]),
