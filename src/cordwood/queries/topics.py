@@ -27,10 +27,10 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlteredTopics:
-    """Topics that now have so many partitions; None if that was not asked for."""
+    """Topics that now have so many partitions."""
 
     altered: Sequence[str]
-    partitions: int | None
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,11 +263,10 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 def _alter(options: Options, admin: Admin, terminal: Terminal) -> None:
     count = options.number("partitions")
+    assert count is not None, "checked before"
     assignment = parse_assignment(options.value("replica-assignment") or "")
-    names = [] if count is None else existing_topics(options, admin)
-    if count is None:
-        existing_topics(options, admin)
-    elif names and not assignment:
+    names = existing_topics(options, admin)
+    if names and not assignment:
         admin.create_partitions(dict.fromkeys(names, count))
     elif names:
         for topic in admin.describe_topics(names):
