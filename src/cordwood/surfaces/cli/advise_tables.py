@@ -9,6 +9,7 @@ import typer
 
 from cordwood.queries.advise.directories import Taken, TopicAdvice
 from cordwood.queries.advise.promise import Promise
+from cordwood.surfaces.cli.answer_notes import NAMES_MAX, some_of
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.setting_values import shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
@@ -16,7 +17,6 @@ from cordwood.surfaces.cli.values import counted, format_bytes, format_duration,
 
 #: What --sort takes.
 SORTS: Final = ("size", "age", "remarks", "name")
-_NAMED: Final = 3
 _WITH_CHANGES: Final = "kept with changes"
 _NOT_POSSIBLE: Final = "not possible"
 _HINTS: Final = {_WITH_CHANGES: " (--details shows them)"}
@@ -88,11 +88,11 @@ def _show_remarks(topics: Sequence[TopicAdvice]) -> None:
     rows = []
     for (code, setting), texts in found.items():
         parts = list(texts.items())
-        rows += [[code, f"{setting}: {text}; of {_names(of)}"] for text, of in parts[:_NAMED]]
-        others = [name for _, of in parts[_NAMED:] for name in of]
+        rows += [[code, f"{setting}: {text}; of {some_of(of)}"] for text, of in parts[:NAMES_MAX]]
+        others = [name for _, of in parts[NAMES_MAX:] for name in of]
         if others:
             hint = "--all --details shows them"
-            rows.append([code, f"{setting}: with other values, of {_names(others)} ({hint})"])
+            rows.append([code, f"{setting}: with other values, of {some_of(others)} ({hint})"])
     if rows:
         typer.echo()
         print_table("Remarks", (Column("remark"), Column("what it says", is_prose=True)), rows)
@@ -107,13 +107,7 @@ def _show_refused(topics: Sequence[TopicAdvice]) -> None:
     if found:
         typer.echo()
     for text, named in found.items():
-        print_text(f"{_NOT_POSSIBLE} of {_names(named)}: {shown_text(text)}")
-
-
-def _names(named: Sequence[str]) -> str:
-    """The first of some topics, and how many more there are."""
-    rest = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
-    return ", ".join(named[:_NAMED]) + rest
+        print_text(f"{_NOT_POSSIBLE} of {some_of(named)}: {shown_text(text)}")
 
 
 def _largest_age(topics: Sequence[TopicAdvice]) -> str:

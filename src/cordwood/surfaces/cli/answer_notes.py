@@ -10,8 +10,14 @@ from cordwood.queries.partitions import SkippedPartition, partition_name
 from cordwood.storage.log_directory import InUse
 from cordwood.surfaces.cli.screen import Screen
 
-#: More partitions of which the same is said share a line.
-_NAMES_MAX: Final = 3
+#: More things of which the same is said share a line, which names so many of them.
+NAMES_MAX: Final = 3
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    rest = f" and {len(names) - NAMES_MAX:,} more" if len(names) > NAMES_MAX else ""
+    return ", ".join(names[:NAMES_MAX]) + rest
 
 
 def in_use_line(in_use: InUse) -> str:
@@ -52,9 +58,6 @@ def grouped_lines(texts: Sequence[tuple[str, str]]) -> list[str]:
         names.setdefault(text, []).append(name)
     lines = []
     for text, found in names.items():
-        if len(found) <= _NAMES_MAX:
-            lines += [f"{name}: {text}" for name in found]
-        else:
-            some = ", ".join(found[:_NAMES_MAX])
-            lines.append(f"{some} and {len(found) - _NAMES_MAX:,} more: {text}")
+        named = found if len(found) <= NAMES_MAX else [some_of(found)]
+        lines += [f"{name}: {text}" for name in named]
     return lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -18,7 +17,7 @@ from cordwood.surfaces.cli.command import (
     command,
     print_document,
 )
-from cordwood.surfaces.cli.values import format_duration, parse_duration
+from cordwood.surfaces.cli.values import format_duration, iso_moment, parse_duration
 
 EPILOG = """\b
 Examples:
@@ -67,8 +66,7 @@ def clock_command(
 
 
 def _line(answer: ClockAnswer) -> str:
-    moment = datetime.fromtimestamp(answer.now_ms / 1000, UTC)
-    text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    text = iso_moment(answer.now_ms, timespec="milliseconds")
     if answer.ahead_ms:
         return f"{text}, {format_duration(answer.ahead_ms)} ahead of the machine's clock"
     if answer.movable:

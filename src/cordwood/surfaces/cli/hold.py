@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +32,7 @@ from cordwood.surfaces.cli.command_group import command_group
 from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.user import user_name
+from cordwood.surfaces.cli.values import iso_moment
 
 EPILOG = """\b
 Examples:
@@ -220,11 +220,10 @@ def _print(answer: Holds, *, as_json: bool, line: str = "") -> None:
 
 
 def _row(hold: HoldAnswer) -> list[str]:
-    since = datetime.fromtimestamp(hold.created_ms / 1000, UTC)
     return [
         hold.id,
         hold.target if hold.node_id is None else f"{hold.target} on broker {hold.node_id}",
-        since.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        iso_moment(hold.created_ms),
         hold.by,
         hold.reason,
     ]

@@ -17,14 +17,13 @@ from cordwood.queries.log_dirs import LogDirsSummary, NextCommand, Problem
 from cordwood.queries.overdue_cleaning import OverdueCleaning
 from cordwood.queries.partitions import partition_name
 from cordwood.storage.log_directory import InUse
-from cordwood.surfaces.cli.answer_notes import grouped_lines, in_use_line
+from cordwood.surfaces.cli.answer_notes import grouped_lines, in_use_line, some_of
 from cordwood.surfaces.cli.values import counted, format_bytes, format_moment
 
 _FULL: Final = 0.95
 _ANSWER_S: Final = 2.0
 #: Where the packages of Kafka have the broker's file.
 _PROPERTIES: Final = "/etc/kafka/server.properties"
-_NAMED: Final = 3
 _UNDESCRIBED: Final = "no source describes"
 
 
@@ -87,13 +86,12 @@ def _overdue(overdue: Sequence[OverdueCleaning]) -> Iterator[tuple[str, str]]:
     for log_dir in dict.fromkeys(each.log_dir for each in overdue):
         here = [each for each in overdue if each.log_dir == log_dir]
         here.sort(key=lambda each: -each.dirty_bytes)
-        names = ", ".join(map(partition_name, here[:_NAMED]))
-        rest = f" and {len(here) - _NAMED:,} more" if len(here) > _NAMED else ""
         due_ms = max(each.due_ms for each in here)
         written_ms = max(each.written_ms for each in here)
         yield (
             "not-cleaned",
-            f"the cleaner has not finished a cleaning of {names}{rest} since "
+            f"the cleaner has not finished a cleaning of "
+            f"{some_of([partition_name(each) for each in here])} since "
             f"{format_moment(here[0].cleaned_ms)}, though it was due by {format_moment(due_ms)} "
             f"at the latest, and a broker wrote until {format_moment(written_ms)}: its cleaner may "
             f"have died. `cordwood verify {shlex.quote(log_dir)}` says whether a batch is damaged",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from cordwood.storage.trash_contents import TrashedTopic, TrashEntry
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
-from cordwood.surfaces.cli.values import counted, format_bytes
+from cordwood.surfaces.cli.values import counted, format_bytes, iso_moment
 
 _COLUMNS = (
     Column("what"),
@@ -33,16 +32,11 @@ def print_total(removals: Sequence[TrashEntry]) -> None:
 
 
 def _row(removal: TrashEntry) -> list[str]:
-    facts = [_moment(removal.at_ms), removal.why]
-    kept_until = "" if removal.expires_ms is None else _moment(removal.expires_ms)
+    facts = [iso_moment(removal.at_ms), removal.why]
+    kept_until = "" if removal.expires_ms is None else iso_moment(removal.expires_ms)
     tail = [format_bytes(removal.bytes), kept_until]
     broker = "" if removal.node_id is None else f" on broker {removal.node_id}"
     if isinstance(removal, TrashedTopic):
         return [removal.topic + broker, *facts, "", "", *tail]
     offsets = f"{removal.base_offset}-{removal.end_offset - 1}"
     return [removal.partition + broker, *facts, str(len(removal.segments)), offsets, *tail]
-
-
-def _moment(ms: int) -> str:
-    found = datetime.fromtimestamp(ms / 1000, UTC)
-    return found.isoformat(timespec="seconds").replace("+00:00", "Z")

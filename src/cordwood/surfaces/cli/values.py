@@ -119,6 +119,12 @@ def format_moment(ms: int) -> str:
         return str(ms)
 
 
+def iso_moment(ms: int, *, timespec: str = "seconds") -> str:
+    """A moment in UTC, in ISO 8601: 2026-01-31T12:00:00Z."""
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
 def format_bytes(count: float) -> str:
     """A byte count with about three digits, in powers of 1024: 512, 1.4K, 20.1M, 3.0G."""
     for unit in ("", "K", "M"):

@@ -18,7 +18,7 @@ from cordwood.queries.whatif.answer import (
 )
 from cordwood.queries.whatif.comparison import NOW, SIDES, THEN, Overruled
 from cordwood.queries.whatif.effects import Cost, How, Unread
-from cordwood.surfaces.cli.answer_notes import grouped_lines, show_notes
+from cordwood.surfaces.cli.answer_notes import NAMES_MAX, grouped_lines, show_notes, some_of
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
@@ -33,7 +33,6 @@ _KEY_OF_GONE: Final = {
     "tombstones": "tombstones_discarded",
     "offsets": "offsets_gone",
 }
-_TOPICS_NAMED: Final = 3
 
 
 def show_answer(answer: WhatIf, screen: Screen, choice: Choice) -> None:
@@ -131,11 +130,8 @@ def _show_changes(answer: WhatIf) -> None:
     rows = []
     for (name, now, then), names in topics.items():
         texts = [shown_setting(name, value) or "(none)" for value in (now, then)]
-        if len(names) > _TOPICS_NAMED:
-            some = ", ".join(names[:_TOPICS_NAMED])
-            rows.append([f"{some} and {len(names) - _TOPICS_NAMED:,} more", name, *texts])
-        else:
-            rows += [[topic, name, *texts] for topic in names]
+        topics_named = names if len(names) <= NAMES_MAX else [some_of(names)]
+        rows += [[topic, name, *texts] for topic in topics_named]
     columns = [Column("topic", is_prose=True), Column("setting"), Column("now"), Column("then")]
     print_table("Settings", columns, rows)
 
@@ -217,12 +213,10 @@ def _show_not_measured(answer: WhatIf, screen: Screen) -> None:
     """Prints which sizes are without a compaction, and the option that measures it."""
     names = list(dict.fromkeys([*answer.not_measured.now, *answer.not_measured.then]))
     if names:
-        some = ", ".join(names[:_TOPICS_NAMED])
-        rest = len(names) - _TOPICS_NAMED
         screen.line(
-            f"a compaction of {some}{f' and {rest:,} more' if rest > 0 else ''} is due: what it "
-            "removes on top of this takes reading all records. `cordwood whatif LOG_DIR`, on a log "
-            "directory of the running broker, measures it with the extra 'spark'",
+            f"a compaction of {some_of(names)} is due: what it removes on top of this takes "
+            "reading all records. `cordwood whatif LOG_DIR`, on a log directory of the running "
+            "broker, measures it with the extra 'spark'",
             style="yellow",
         )
 

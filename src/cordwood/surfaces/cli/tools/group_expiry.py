@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.queries.group_expiry import GroupExpiry, expiry_of
 from cordwood.surfaces.cli.tools.tool import Terminal
+from cordwood.surfaces.cli.values import iso_moment
 
 _NEVER = "-"
 
@@ -44,13 +44,8 @@ def _show(expiry: GroupExpiry, terminal: Terminal) -> None:
     )
     rows = []
     for each in expiry.offsets:
-        moment = _NEVER if each.expires is None else _shown(each.expires)
+        moment = _NEVER if each.expires is None else iso_moment(each.expires)
         numbers = (str(each.partition), str(each.current_offset))
         rows.append((expiry.group, each.topic, *numbers, moment, each.reason))
     for line in ("", *table_lines("", columns, rows, width=output_width())):
         terminal.line(line)
-
-
-def _shown(timestamp_ms: int) -> str:
-    moment = dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
