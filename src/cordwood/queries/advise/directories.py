@@ -10,6 +10,7 @@ from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.report import Status
 from cordwood.cleanup.plan.request import CleanRequest
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.survey import Survey, survey
 from cordwood.model.clock import SystemClock
 from cordwood.model.documents import ABSENT
@@ -139,6 +140,7 @@ def advise_directories(question: AdviceQuestion) -> Advice:
         now_ms=clock.now_ms() if question.now_ms is None else question.now_ms,
         topics=question.topics,
         named_topics=settings.named_topics,
+        directory_limits=DirectoryLimits.of(settings.broker),
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,
     )
     found = survey(request, clock=clock)

@@ -82,6 +82,25 @@ def test_what_retention_takes_with_the_advice_is_what_a_dry_run_says(tmp_path: P
     }
 
 
+def test_what_a_limit_of_the_directory_takes_is_what_a_dry_run_says(tmp_path: Path) -> None:
+    log = LogBuilder("orders-0")
+    for number in range(3):
+        if number:
+            log.roll()
+        log.batch([(b"k", b"v" * 50)], timestamp=SystemClock().now_ms())
+    root = write_log_dir(tmp_path / "logs", [log])
+    settings = ["--defaults", "--set", "cordwood.log.dir.retention.bytes=1"]
+
+    def printed(*arguments: str) -> Any:
+        result = CliRunner().invoke(app, [arguments[0], str(root), *settings, *arguments[1:]])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    (found,) = printed("advise", "--json")["topics"]
+    (planned,) = printed("clean", "--dry-run", "--json")["plan"]
+    assert found["retention"]["now"]["bytes"] == planned["bytes_freed_by_retention"] > 0
+
+
 def test_what_cannot_be_promised_is_said(golden_a: Golden) -> None:
     result = run(golden_a, "--topic", "compact-and-delete", "--max-age", "7d", code=1)
     assert "compaction joins segments" in result.stdout
