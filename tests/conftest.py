@@ -18,7 +18,7 @@ from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.golden import Golden
 from support.new_environment import build_plain_wheel
 from support.nights import EVERY_NIGHT, left_out_at
-from support.tiers import COLLECTED, place_of, tier_of
+from support.tiers import COLLECTED, MARKS_OF_COMPAT, may_run_in_compat, place_of, tier_of
 
 GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
 
@@ -76,6 +76,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _is_rotated(item: pytest.Item) -> bool:
     return item.get_closest_marker("rotated") is not None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Has `make compat` load no file of which it runs nothing: each worker loads all of them."""
+    if config.option.markexpr != MARKS_OF_COMPAT or collection_path.suffix != ".py":
+        return None
+    file = collection_path.relative_to(config.rootpath).as_posix()
+    return None if may_run_in_compat(file) else True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -217,6 +217,9 @@ LONGEST: Final[Sequence[str]] = (
     "tests/compat/test_log_kafka.py",
 )
 
+#: The marks by which `make compat` selects, as in the Makefile.
+MARKS_OF_COMPAT: Final = "compat or both"
+
 #: The tier of each collected test by its node id, before any is deselected.
 COLLECTED: Final = pytest.StashKey[dict[str, Tier]]()
 
@@ -237,6 +240,11 @@ def names(entry: str, node_id: str) -> bool:
     if not node_id.startswith(entry):
         return False
     return entry[-1] in "/-" or node_id[len(entry) :][:1] in {"", ":", "["}
+
+
+def may_run_in_compat(file: str) -> bool:
+    """Whether `make compat` runs tests of a file."""
+    return any(names(each, file) or each.startswith(f"{file}::") for each in (*COMPAT, *BOTH))
 
 
 def place_of(node_id: str) -> int:

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from support.tiers import BOTH, COLLECTED, COMPAT, LONGEST, SMALL_FORMS, Tier, names, tier_of
+from support.tiers import (
+    BOTH,
+    COLLECTED,
+    COMPAT,
+    LONGEST,
+    MARKS_OF_COMPAT,
+    SMALL_FORMS,
+    Tier,
+    may_run_in_compat,
+    names,
+    tier_of,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "tests" / "README.md"
@@ -46,6 +57,16 @@ def selected_by(target: str) -> set[Tier]:
 @pytest.mark.parametrize("target", RUN_BY)
 def test_a_target_runs_its_tier(target: str) -> None:
     assert selected_by(target) == RUN_BY[target]
+
+
+def test_make_compat_loads_the_files_of_which_it_runs_tests(
+    request: pytest.FixtureRequest,
+) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f'-m "{MARKS_OF_COMPAT}"\n' in makefile
+    for node_id, tier in request.config.stash[COLLECTED].items():
+        assert tier not in {"compat", "both"} or may_run_in_compat(node_id.partition("::")[0])
+    assert not may_run_in_compat("tests/tidy/test_tiers.py")
 
 
 def test_ci_runs_test_and_compat() -> None:
