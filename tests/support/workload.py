@@ -195,7 +195,7 @@ class Workload:
                     consumer.commit(offsets=offsets, asynchronous=False)
             with self._consumer(f"member-{number}") as consumer:
                 consumer.subscribe(list(topics))
-                consumer.poll(0.5)
+                _wait_for_assignment(consumer)
 
     def delete_records(self, topic: str, offset: int, *, partition: int = 0) -> None:
         """Moves a partition's log start offset forward, as kafka-delete-records does."""
@@ -238,3 +238,11 @@ class Workload:
     def _delivered(self, error: Any, _message: Message) -> None:
         if error is not None:
             self._refused.append(str(error))
+
+
+def _wait_for_assignment(consumer: Consumer) -> None:
+    def is_assigned() -> bool:
+        consumer.poll(0.05)
+        return bool(consumer.assignment())
+
+    poll_until(is_assigned, timeout_s=_FLUSH_SECONDS_MAX, what="a member's partitions")
