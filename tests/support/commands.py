@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 CLOSED_PIPE = "a pipe without a reader"
@@ -45,12 +44,7 @@ class Commands:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
     def run(self, arguments: Sequence[str], *, stdout: str = "", cwd: Path = Path()) -> Outcome:

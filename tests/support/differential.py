@@ -22,7 +22,6 @@ from typing import Any, Final, Protocol
 
 from cordwood.format.batch_header import HEADER_BYTES, LOG_APPEND_TIME, TIMESTAMP_TYPE_BIT
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.model.errors import CordwoodError
 from support.applied import wait_until_applied
 from support.kafka import poll_until
 from support.wire import (
@@ -56,10 +55,6 @@ _MUTATIONS: Final = frozenset(
 )
 # Settings that say where a broker listens.
 _OF_THE_PLACE: Final = ("listeners", "advertised.listeners", "controller.quorum.voters")
-
-
-class DifferenceError(CordwoodError):
-    """Two brokers answered a request differently; the message says how."""
 
 
 class Side(Protocol):

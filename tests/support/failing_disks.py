@@ -114,15 +114,3 @@ def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
         else:
             raise AssertionError(f"{disk} does not fill up")
     return path
-
-
-def fill_names(disk: Path, *, leave: int = 0) -> list[Path]:
-    """Creates empty files until the disk can hold only `leave` more; the files."""
-    ballast = disk / "names"
-    ballast.mkdir(exist_ok=True)
-    made: list[Path] = []
-    while os.statvfs(disk).f_ffree > leave:
-        path = ballast / str(len(made))
-        path.touch()
-        made.append(path)
-    return made

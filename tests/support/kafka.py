@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
@@ -310,12 +309,7 @@ class RealKafka:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.is_running:
             self.kill()
 
@@ -592,19 +586,37 @@ class RealKafka:
         Raises:
             KafkaRunError: Kafka has ended.
         """
-        if not self.is_running:
-            raise KafkaRunError(f"Kafka ended while starting: {self._last_words()}")
-        if not listens(self.port):
+        if (answered := self.asked()) is None:
             return None
-        admin = self.admin()
-        try:
-            metadata = admin.list_topics(timeout=2)
-        except KafkaException:
-            return None
+        admin, metadata = answered
         partitions = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
         if not metadata.brokers or any(p.leader < 0 for p in partitions):
             return None
         return admin if _are_led(admin, metadata) else None
+
+    def asked(self) -> tuple[AdminClient, ClusterMetadata] | None:
+        """A client and the metadata that it gets; None while Kafka does not answer.
+
+        Raises:
+            KafkaRunError: Kafka has ended.
+        """
+        self.require_running()
+        if not listens(self.port):
+            return None
+        admin = self.admin()
+        try:
+            return admin, admin.list_topics(timeout=2)
+        except KafkaException:
+            return None
+
+    def require_running(self) -> None:
+        """Checks a Kafka that starts.
+
+        Raises:
+            KafkaRunError: it has ended.
+        """
+        if not self.is_running:
+            raise KafkaRunError(f"Kafka ended while starting: {self._last_words()}")
 
     def _last_words(self) -> str:
         return self.log_since_start[-3000:]

@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from support.kafka import KafkaRunError, RealKafka
-from support.ports import listens
+from support.kafka import RealKafka
 
 CONTROLLER_ID = 100
 
@@ -86,8 +84,7 @@ class KafkaController(RealKafka):
 
     def serving(self) -> AdminClient | None:
         """An admin client once it has started, and leads its quorum if it is alone."""
-        if not self.is_running:
-            raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
+        self.require_running()
         log = self.log_since_start
         if "Kafka Server started" not in log:
             return None
@@ -135,13 +132,5 @@ class KafkaBroker(RealKafka):
 
     def serving(self) -> AdminClient | None:
         """An admin client once it serves; the other brokers may be down."""
-        if not self.is_running:
-            raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
-        if not listens(self.port):
-            return None
-        admin = self.admin()
-        try:
-            metadata = admin.list_topics(timeout=2)
-        except KafkaException:
-            return None
-        return admin if self.node_id in metadata.brokers else None
+        answered = self.asked()
+        return answered[0] if answered and self.node_id in answered[1].brokers else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 import subprocess
-from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from support.kafka import TOOL_CLASSES, java_command, tools_resource
@@ -38,12 +37,7 @@ class KafkaTools:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def run(self, tool: str, *args: str, stdin: bytes = b"") -> ToolResult:

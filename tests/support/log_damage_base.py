@@ -65,11 +65,6 @@ class DamageBase:
     homes: dict[TopicPartition, Path]
 
     @property
-    def was_clean(self) -> bool:
-        """Whether the stop was a clean one."""
-        return self.variant.endswith("clean")
-
-    @property
     def configs(self) -> dict[str, LogConfig]:
         """The settings by topic."""
         return _configs(self.variant)
