@@ -36,6 +36,8 @@ _WAIT_S: Final = 180
 _LONG_MS: Final = 900_000
 #: Of transactions that the next broker aborts by their timeout.
 _SHORT_MS: Final = 20_000
+#: The same where the next broker is a Kafka, whose clock cannot be moved.
+_SHORTER_MS: Final = 8_000
 _PROPERTIES: Final = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -70,6 +72,7 @@ class Exchange:
 
     data: Path
     level: Version
+    short_ms: int
     producers: dict[str, WireProducer] = field(default_factory=dict)
 
     @property
@@ -88,7 +91,7 @@ class Exchange:
             wire.create(topic, 2, retention_ms=-1)
         for kind, version in product(KINDS, self.versions):
             name = name_of(kind, version)
-            timeout_ms = _SHORT_MS if kind == "timed-out" else _LONG_MS
+            timeout_ms = self.short_ms if kind == "timed-out" else _LONG_MS
             producer = WireProducer(wire, name, version, timeout_ms, now_ms)
             self.producers[name] = producer
             producer.init()
@@ -239,7 +242,7 @@ def ours(data: Path) -> RunningBroker:
 
 @pytest.mark.parametrize("level", VERSIONS)
 def test_transactions_of_a_kafka_end_here_as_they_began(kafka: RealKafka, level: Version) -> None:
-    exchange = Exchange(kafka.log_dirs[0], level)
+    exchange = Exchange(kafka.log_dirs[0], level, _SHORT_MS)
     kafka.start_without_cleaning()
     set_level(kafka.port, level)
     with TransactionClient(kafka.port) as wire:
@@ -257,7 +260,7 @@ def test_transactions_of_a_kafka_end_here_as_they_began(kafka: RealKafka, level:
 
 @pytest.mark.parametrize("level", VERSIONS)
 def test_transactions_that_began_here_end_at_a_kafka(kafka: RealKafka, level: Version) -> None:
-    exchange = Exchange(kafka.log_dirs[0], level)
+    exchange = Exchange(kafka.log_dirs[0], level, _SHORTER_MS)
     with ours(exchange.data) as broker, TransactionClient(broker.port) as wire:
         set_level(broker.port, level)
         now_ms = broker.now_ms()
