@@ -118,6 +118,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         topic = NewTopic(TOPIC, 1, replica_assignment=[[1, 2, 3]])
         cluster.admin.create_topics([topic])[TOPIC].result()
         yield cluster
+        # As Kafka's broker is: in order, they would wait until that is fenced.
+        cluster.second.kill()
+        cluster.first.kill()
 
 
 @pytest.mark.kafka
