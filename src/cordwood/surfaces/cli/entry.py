@@ -26,7 +26,7 @@ from cordwood.surfaces.cli.error_text import (
     text_and_code,
 )
 from cordwood.surfaces.cli.first_process import run_below_first_process
-from cordwood.surfaces.cli.loading import loading
+from cordwood.surfaces.cli.loading import stop_collector
 from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
 
 # What a command makes mostly lives until it ends: the collector need not look for garbage so often.
@@ -43,6 +43,7 @@ def main() -> NoReturn:
     run_below_first_process()
     _open_missing_streams()
     gc.set_threshold(_GARBAGE_MIN, *gc.get_threshold()[1:])
+    stop_collector()
     code = 0
     try:
         STOPPING.install()
@@ -90,8 +91,7 @@ def _invoke(arguments: list[str]) -> int:
 
         print(version_text())  # noqa: T201  # the answer
         return 0
-    with loading():
-        from cordwood.surfaces.cli.main import app  # noqa: PLC0415  # signals come first
+    from cordwood.surfaces.cli.main import app  # noqa: PLC0415  # signals come first
 
     try:
         app(arguments)

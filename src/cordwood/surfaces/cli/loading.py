@@ -1,21 +1,20 @@
-"""The loading of a command's modules."""
+"""The garbage collector while a command is loaded."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
-@contextmanager
-def loading() -> Iterator[None]:
-    """A block that imports modules, in which the garbage collector does not run.
-
-    It does not examine them later, either: they stay until the process ends.
-    """
+def stop_collector() -> None:
+    """Stops the garbage collector of a command's process while its modules are imported."""
     gc.disable()
-    try:
-        yield
-    finally:
+
+
+def start_collector() -> None:
+    """Starts a collector that was stopped, once the command is loaded.
+
+    It does not examine what is there now, which stays until the process ends.
+    """
+    if not gc.isenabled():
         gc.freeze()
         gc.enable()

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from cordwood.surfaces.cli.failure import failures_as_json
 from cordwood.surfaces.cli.first_screen import Group, first_screen
-from cordwood.surfaces.cli.loading import loading
+from cordwood.surfaces.cli.loading import start_collector
 from cordwood.surfaces.cli.tools import table
 from cordwood.surfaces.cli.version import version_text
 
@@ -147,8 +147,8 @@ def _is_path(word: str) -> bool:
 
 
 def _own(name: str, where: _Subcommand) -> Any:
-    with loading():
-        module = importlib.import_module(f"cordwood.surfaces.cli.{where.module}")
+    module = importlib.import_module(f"cordwood.surfaces.cli.{where.module}")
+    start_collector()
     if where.function is None:
         group: Any = typer.main.get_command(module.app)
         group.short_help = where.summary

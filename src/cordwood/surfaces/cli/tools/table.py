@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.surfaces.cli.loading import loading
+from cordwood.surfaces.cli.loading import start_collector
 
 if TYPE_CHECKING:
     from cordwood.surfaces.cli.tools.options import Option, Usage
@@ -39,10 +39,10 @@ TOOLS: Mapping[str, Tool] = {
 
 def run(name: str, arguments: list[str]) -> int:
     """Runs the tool of that name on its flags; gives the exit code."""
-    with loading():
-        from cordwood.surfaces.cli.tools.tool import Terminal  # noqa: PLC0415  # when needed
+    from cordwood.surfaces.cli.tools.tool import Terminal  # noqa: PLC0415  # when needed
 
-        module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
+    module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
+    start_collector()
     code: int = module.run(arguments, Terminal())
     return code
 
