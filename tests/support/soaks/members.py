@@ -11,7 +11,9 @@ do: librdkafka gives up a member of the consumer protocol whose group was migrat
 one after the broker had removed the member. It says so to the callback of errors or, where it was
 busy then, only by the refusal of each commit. `stuck` is a client that has not called back for a
 commit long after its own timeout (socket.timeout.ms, 60 s) would have answered it without a broker;
-it is replaced, too. SIGUSR1 has some members leave and others take their places, SIGTERM all leave.
+it is replaced, too. `leaving` and `left` are before and after a client closes itself: where it hangs in
+between, it does not say what it releases. SIGUSR1 has some members leave and others take their
+places, SIGTERM all leave.
 
 A group's number decides on its protocol: classic, consumer, or either at random.
 """
@@ -178,6 +180,7 @@ class Member:
         """Leaves the group; what a client has that has failed is lost."""
         if self.has_failed:
             self._release(list(self._owned), "lost")
+        report("leaving", self._group, -1, -1)
         try:
             self._consumer.close()
         except KafkaException:
@@ -185,6 +188,7 @@ class Member:
         finally:
             # Where the broker is away, no callback comes.
             self._release(list(self._owned))
+            report("left", self._group, -1, -1)
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for at in partitions:

@@ -46,12 +46,14 @@ class Owning:
     """Ownership of a partition by a worker's member; `until_s` None while it lasts.
 
     If it is lost, the broker may have removed the member before, for its session has timed out.
+    `leaving_s` is when the member began to leave its group.
     """
 
     worker: int
     since_s: float
     until_s: float | None = None
     is_lost: bool = False
+    leaving_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +69,8 @@ class Judge:
     owned: dict[Place, list[Owning]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[Place, list[Commit]] = field(default_factory=lambda: defaultdict(list))
     read: dict[Place, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    leaving_s: dict[tuple[int, str], float] = field(default_factory=dict)
+    """When members that are about to leave have begun to, by worker and group."""
     served_since_s: float = inf
     """When the broker has begun to serve; infinite while it is away."""
 
@@ -78,7 +82,12 @@ class Judge:
         self.counts[kind] += 1
         place = Place(report.group, report.partition)
         if report.kind == "assigned":
-            self.owned[place].append(Owning(worker, report.at_s))
+            leaving_s = self.leaving_s.get((worker, report.group))
+            self.owned[place].append(Owning(worker, report.at_s, leaving_s=leaving_s))
+        elif report.kind == "leaving":
+            self._leave(worker, report)
+        elif report.kind == "left":
+            del self.leaving_s[worker, report.group]
         elif report.kind in {"released", "lost"}:
             self._release(place, worker, report.at_s, is_lost=report.kind == "lost")
         elif report.kind == "committed":
@@ -90,6 +99,13 @@ class Judge:
         """All that a worker still had is lost: it was killed, or ended without the broker."""
         for place in self.owned:
             self._release(place, worker, at_s, is_lost=True)
+
+    def _leave(self, worker: int, report: Report) -> None:
+        self.leaving_s[worker, report.group] = report.at_s
+        for place, ownings in self.owned.items():
+            for owning in ownings:
+                if place.group == report.group and owning.worker == worker:
+                    owning.leaving_s = owning.leaving_s or report.at_s
 
     def _release(self, place: Place, worker: int, at_s: float, *, is_lost: bool) -> None:
         for owning in self.owned[place]:
@@ -122,8 +138,10 @@ class Judge:
             ordered = sorted(ownings, key=lambda each: each.since_s)
             for one, other in pairwise(ordered):
                 overlaps = one.until_s is None or one.until_s > other.since_s
-                may_be_late = self._has_timed_out(place, one, other) or (
-                    self._has_not_revoked(place, one, other)
+                may_be_late = (
+                    self._has_timed_out(place, one, other)
+                    or self._has_not_revoked(place, one, other)
+                    or self._has_left(place, one, other)
                 )
                 if overlaps and not may_be_late:
                     found.append(f"{place} has two owners: {one}, {other}")
@@ -162,8 +180,24 @@ class Judge:
         return (
             one.is_lost
             and other.since_s >= one.since_s + self.rebalance_s - _LATE_S
-            and not any(
-                each.worker == one.worker and other.since_s <= each.at_s < (one.until_s or inf)
-                for each in self.committed.get(place, [])
-            )
+            and not self._commits_beside(place, one, other)
+        )
+
+    def _has_left(self, place: Place, one: Owning, other: Owning) -> bool:
+        """Whether an owner had begun to leave, and its client then hung until it was killed.
+
+        It does not say what it releases, though the broker knows that it has left.
+        """
+        return (
+            one.is_lost
+            and one.leaving_s is not None
+            and other.since_s >= one.leaving_s
+            and not self._commits_beside(place, one, other)
+        )
+
+    def _commits_beside(self, place: Place, one: Owning, other: Owning) -> bool:
+        """Whether a commit of `one` was accepted while `other` owned the partition."""
+        return any(
+            each.worker == one.worker and other.since_s <= each.at_s < (one.until_s or inf)
+            for each in self.committed.get(place, [])
         )

@@ -110,6 +110,36 @@ def test_member_that_is_killed_before_it_notices_must_have_timed_out(
     assert bool(judge.complaints({P0: 5})) is is_wrong
 
 
+def hung_while_leaving(*, next_s: float, commit_s: float | None = None) -> Judge:
+    """The judge of a member that begins to leave at 2 s, is assigned once more, and then hangs."""
+    judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (1, "released", 1.5, -1))
+    judge.take(1, Report("leaving", 2, P0.group, -1, -1))
+    judge.take(1, Report("assigned", 2.1, *P0, -1))
+    judge.take(2, Report("assigned", next_s, *P0, -1))
+    if commit_s is not None:
+        judge.take(1, Report("committed", commit_s, *P0, 6))
+    judge.end_worker(1, 122)
+    return judge
+
+
+def test_member_that_hangs_while_it_leaves_has_left() -> None:
+    assert hung_while_leaving(next_s=3).complaints({P0: 5}) == []
+
+
+def test_member_that_hangs_while_it_leaves_commits_no_more() -> None:
+    judge = hung_while_leaving(next_s=3, commit_s=3.5)
+    assert [each for each in judge.complaints({P0: 6}) if "two owners" in each]
+
+
+def test_member_that_has_left_and_comes_back_is_an_owner_again() -> None:
+    judge = judge_of((1, "assigned", 0, -1), (1, "leaving", 1, -1), (1, "released", 2, -1))
+    judge.take(1, Report("left", 2, P0.group, -1, -1))
+    judge.take(1, Report("assigned", 3, *P0, -1))
+    judge.take(2, Report("assigned", 4, *P0, -1))
+    judge.end_worker(1, 5)
+    assert [each for each in judge.complaints({P0: -1}) if "two owners" in each]
+
+
 def test_offsets_that_are_lost_or_go_back_are_wrong() -> None:
     judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (1, "read", 2, 4))
     assert judge.complaints({P0: 3}) == [
