@@ -11,8 +11,8 @@ do: librdkafka gives up a member of the consumer protocol whose group was migrat
 one after the broker had removed the member. It says so to the callback of errors or, where it was
 busy then, only by the refusal of each commit. `stuck` is a client that has not called back for a
 commit long after its own timeout (socket.timeout.ms, 60 s) would have answered it without a broker;
-it is replaced, too. `leaving` and `left` are before and after a client closes itself: where it hangs in
-between, it does not say what it releases. SIGUSR1 has some members leave and others take their
+it is replaced, too. `leaving` and `left` are before and after a client closes itself: one that
+hangs in between does not say what it releases. SIGUSR1 has some members leave and others take their
 places, SIGTERM all leave.
 
 A group's number decides on its protocol: classic, consumer, or either at random.
