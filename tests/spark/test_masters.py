@@ -136,10 +136,12 @@ def test_workers_without_the_python_of_the_driver_are_told_what_they_lack(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     says = 'run no task: .*"/nowhere/python".* Each needs /nowhere/python, with cordwood'
+    environment = dict(os.environ)
     with standalone_cluster(tmp_path, workers=1) as address, spark_runner(address) as runner:
         with pytest.raises(EngineError, match=says):
             SparkEngine(runner, slots=1).require_visible([tmp_path])
         assert not list(tmp_path.glob("cordwood.seen*"))
+    assert dict(os.environ) == environment
 
 
 def test_what_is_no_master_is_named_in_one_line(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -198,19 +198,20 @@ class Machine:
         Raises:
             EngineError: Spark does not start.
         """
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         try:
             from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # takes a while to import
 
             conf = SparkConf().setMaster(master).setAppName("cordwood")
             for key, value in _settings(master, self._directory).items():
                 conf.set(key, value)
-            self._gateway = self._connect() if self._process else self._launch_by_pyspark(conf)
-            _convert_no_numpy()
-            _silence_py4j()
-            _name_user(self._gateway.jvm)
-            with _signals_kept():
-                self._context = SparkContext(conf=conf, gateway=self._gateway)
+            with _variables(python):
+                self._gateway = self._connect() if self._process else self._launch_by_pyspark(conf)
+                _convert_no_numpy()
+                _silence_py4j()
+                _name_user(self._gateway.jvm)
+                with _signals_kept():
+                    self._context = SparkContext(conf=conf, gateway=self._gateway)
             self._context.setLogLevel("OFF")
         except EngineError:
             raise
@@ -221,14 +222,17 @@ class Machine:
     def _launch_by_pyspark(self, conf: Any) -> Any:
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-        # The program that builds the virtual machine's command line is one itself.
-        os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:-UsePerfData"
-        os.environ["SPARK_LOCAL_DIRS"] = str(self._directory)
+        given = {
+            # The program that builds the virtual machine's command line is one itself.
+            "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
+            "SPARK_LOCAL_DIRS": str(self._directory),
+        }
         options = f'{" ".join(JAVA_OPTIONS)} "-Djava.io.tmpdir={self._directory}"'
         conf.set("spark.driver.memory", self._jvm_heap)
         conf.set("spark.driver.extraJavaOptions", options)
         kwargs = {"start_new_session": not self._leads_session, "pass_fds": self._locks}
-        return launch_gateway(conf, popen_kwargs=kwargs)
+        with _variables(given):
+            return launch_gateway(conf, popen_kwargs=kwargs)
 
     def _connect(self) -> Any:
         """PySpark's end of the connection to the virtual machine."""
@@ -236,12 +240,8 @@ class Machine:
 
         port, secret = self._gateway_address()
         given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-        os.environ.update(given)
-        try:
+        with _variables(given):
             gateway = launch_gateway()
-        finally:
-            for name in given:
-                del os.environ[name]
         gateway.proc = self._process
         return gateway
 
@@ -313,6 +313,21 @@ class Machine:
         process = self._gateway.proc
         leader = os.getsid(0) if self._leads_session else process.pid
         return process.pid in members(leader)
+
+
+@contextmanager
+def _variables(given: Mapping[str, str]) -> Iterator[None]:
+    """Sets variables of the environment: another Spark of this process must not find them later."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
