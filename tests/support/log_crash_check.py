@@ -226,7 +226,10 @@ class LogCheck:
         highest = min([max(since, start) for since in open_since(sure)], default=end)
         # A marker that was deleted, and not flushed, may be lost while the transaction's records
         # are still in the files, below the log start offset.
-        known = [*open_since(self.known), *open_since(self.found)]
+        # A truncation below the high watermark may take the marker of a transaction whose records
+        # were cleaned away: the producer snapshot below the marker has it open.
+        given = [batch for batch in self._model.history if batch.next_offset <= end]
+        known = [*open_since(self.known), *open_since(self.found), *open_since(given)]
         lowest = min([highest, *[max(since, start) for since in known]])
         lowest = start if self._model.doubtful else lowest
         stable = log.last_stable_offset

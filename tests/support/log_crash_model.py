@@ -362,6 +362,13 @@ class LogModel:
             elif header.producer_id >= 0:
                 epoch = self.doubtful.get(header.producer_id, 0)
                 self.doubtful[header.producer_id] = max(epoch, header.producer_epoch)
+        # The marker of a transaction whose records were cleaned away may be lost: the producer
+        # snapshot below the marker has it open.
+        given = producers_of(batch for batch in self.history if batch.next_offset <= end)
+        for producer_id, producer in given.items():
+            if producer.open_since is not None and producer.open_since not in there:
+                epoch = self.doubtful.get(producer_id, 0)
+                self.doubtful[producer_id] = max(epoch, producer.epoch)
         self.batches = [batch for segment in found for batch in segment.batches]
         self.history = history if self.batches or not self.begins_anew else []
         self.lasting.intersection_update(batch.base_offset for batch in self.batches)
