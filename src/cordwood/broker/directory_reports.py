@@ -41,7 +41,7 @@ class DirectoryReports:
         call_later_ms: Callable[[float, Callable[[], None]], object],
         failure_timeout_ms: int,
     ) -> None:
-        """Nothing is to report yet.
+        """Creates an empty report.
 
         Args:
             controller: gets the reports.

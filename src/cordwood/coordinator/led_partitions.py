@@ -130,7 +130,7 @@ class LedPartitions(Generic[S]):
         on_unloaded: Callable[[LoadedPartition[S]], None],
         reloads: bool = False,
     ) -> None:
-        """Nothing is loaded yet.
+        """Creates an object without a loaded partition.
 
         Args:
             log: where the records are.

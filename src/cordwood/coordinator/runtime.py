@@ -94,7 +94,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
         reloads: bool = False,
         on_unloaded: Callable[[int], object] | None = None,
     ) -> None:
-        """Nothing is loaded yet.
+        """Creates an object without a loaded partition.
 
         Args:
             machine: what happens to the state.

@@ -44,7 +44,7 @@ class SnapshotGenerator:
     def __init__(
         self, log: MetadataLog, *, settings: MetadataLogSettings, context: LogContext
     ) -> None:
-        """Nothing is written yet.
+        """Creates a generator that has written nothing.
 
         Args:
             log: whose snapshots these are, as it was opened.

@@ -41,7 +41,7 @@ class IsrChanges:
     """
 
     def __init__(self, alter: AlterPartitions, *, answered: Callable[[AnsweredIsr], None]) -> None:
-        """Nothing is proposed yet.
+        """Creates an object without proposed changes.
 
         Args:
             alter: asks the active controller.

@@ -168,12 +168,13 @@ def narrowed(
     without: Collection[TopicPartition],
     known: Collection[TopicPartition],
 ) -> tuple[Target, ...]:
-    """Targets that cover none of some partitions, each of one topic.
+    """Restricts targets of an erasure so that they leave out some partitions.
 
     Args:
-        targets: any; one without a glob that covers none of `without` stays as it is.
-        without: what must not be covered.
-        known: the partitions that stand for the rest of a topic.
+        targets: with or without a glob; one without, which covers none of `without`, stays as it
+            is, and one with becomes a target for each topic.
+        without: the partitions to leave out.
+        known: the partitions that replace a topic some of whose partitions are left out.
     """
     found: list[Target] = []
     for target in targets:

@@ -71,7 +71,7 @@ class QuorumFollower:
         request_timeout_ms: int = 2000,
         transports: Transports | None = None,
     ) -> None:
-        """Nothing is asked yet.
+        """Creates an object that has sent no request.
 
         Args:
             observer: says what to ask; it has the leader that `log` has.

@@ -45,7 +45,7 @@ class QuorumMembership:
         session_timeout_ms: int = 9000,
         registration_timeout_ms: int = 60_000,
     ) -> None:
-        """Nothing is sent yet.
+        """Creates an object that has sent no request.
 
         Args:
             registration: of this broker.

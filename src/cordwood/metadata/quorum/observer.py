@@ -198,7 +198,7 @@ class QuorumObserver:
         retry_backoff_ms: int = 20,
         voters: Mapping[int, NodeAddress] | None = None,
     ) -> None:
-        """Nothing is asked yet.
+        """Creates an object that has sent no request.
 
         Args:
             servers: those to ask while the leader is not known: bootstrap servers, or voters.

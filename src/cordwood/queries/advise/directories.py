@@ -126,7 +126,7 @@ class Advice:
 
 
 def advise_directories(question: AdviceQuestion) -> Advice:
-    """The answer; only what a plan needs is read.
+    """Plans the cleaning of directories and suggests settings; reads only what a plan needs.
 
     Raises:
         ConfigError: an option cannot be used.

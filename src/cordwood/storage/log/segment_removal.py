@@ -44,7 +44,7 @@ class Replacement:
 def delete_segments(
     log: PartitionLog, count: int, *, reason: str, lines: Sequence[str] = ()
 ) -> int:
-    """Removes the `count` oldest segments; how many went.
+    """Removes the `count` oldest segments, and returns the number removed.
 
     Where all of them go, an empty one at the log's end is made first. The log start offset is
     raised before a file is touched.

@@ -23,7 +23,7 @@ class ServiceManager:
     """The service manager of this process; without one, the methods do nothing."""
 
     def __init__(self, socket_path: str | None = None, *, watchdog_s: float | None = None) -> None:
-        """Nothing is sent yet.
+        """Creates an object that has sent no request.
 
         Args:
             socket_path: the manager's socket; `@` at its start is the abstract namespace.
