@@ -62,6 +62,11 @@ class Cluster(MixedCluster):
             return self.tools.run(name, *arguments, *servers)
         return self.tools.run(name, *servers, *arguments)
 
+    def has_all_logs(self) -> bool:
+        """Whether each broker has a log of both partitions: brokers apply the metadata later."""
+        done = self.run(CORDWOOD, "log-dirs", "--describe", "--topic-list", TOPIC)
+        return done.out.count('"offsetLag":0') == 4
+
     def produce(self, node_id: int, count: int = RECORDS) -> None:
         """Returns when all replicas in sync have the records."""
         settings = {"acks": "all", "enable.idempotence": True}
@@ -100,6 +105,7 @@ def cluster(
     with Cluster(root, tools, has_own_controller=is_own) as cluster:
         replicas = [[KAFKA, CORDWOOD], [CORDWOOD, KAFKA]]
         cluster.create_topic(TOPIC, replicas, {"min.insync.replicas": "2"})
+        poll_until(cluster.has_all_logs, timeout_s=WAIT_S, what="the logs of all replicas")
         yield cluster
 
 
