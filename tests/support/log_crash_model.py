@@ -351,6 +351,9 @@ class LogModel:
             or batch.next_offset <= self.start
         ]
 
+    def _doubt(self, producer_id: int, epoch: int) -> None:
+        self.doubtful[producer_id] = max(self.doubtful.get(producer_id, 0), epoch)
+
     def adopt(self, found: Sequence[Found], *, start: int, end: int) -> None:
         """Continues with the state after a crash."""
         there = {offset for segment in found for offset in segment.offsets}
@@ -360,15 +363,13 @@ class LogModel:
             if batch.base_offset in there or batch.base_offset in self.lasting:
                 history.append(batch)
             elif header.producer_id >= 0:
-                epoch = self.doubtful.get(header.producer_id, 0)
-                self.doubtful[header.producer_id] = max(epoch, header.producer_epoch)
+                self._doubt(header.producer_id, header.producer_epoch)
         # The marker of a transaction whose records were cleaned away may be lost: the producer
         # snapshot below the marker has it open.
         given = producers_of(batch for batch in self.history if batch.next_offset <= end)
         for producer_id, producer in given.items():
             if producer.open_since is not None and producer.open_since not in there:
-                epoch = self.doubtful.get(producer_id, 0)
-                self.doubtful[producer_id] = max(epoch, producer.epoch)
+                self._doubt(producer_id, producer.epoch)
         self.batches = [batch for segment in found for batch in segment.batches]
         self.history = history if self.batches or not self.begins_anew else []
         self.lasting.intersection_update(batch.base_offset for batch in self.batches)

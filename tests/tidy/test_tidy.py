@@ -69,6 +69,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
     "configs/table.py": ({"read_text"}, "reads the table of settings that ships with it"),
+    "model/environment.py": ({"os"}, "the one place that sets variables of the environment"),
     "model/error_codes.py": ({"read_text"}, "reads the table of errors that ships with it"),
     "protocol/apis.py": ({"read_text"}, "reads the schemas of messages that ship with it"),
     "serving/transport.py": ({"os"}, "sends files to sockets"),

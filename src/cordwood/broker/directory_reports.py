@@ -41,7 +41,7 @@ class DirectoryReports:
         call_later_ms: Callable[[float, Callable[[], None]], object],
         failure_timeout_ms: int,
     ) -> None:
-        """Creates an empty report.
+        """Creates the reporter, with nothing to report.
 
         Args:
             controller: gets the reports.

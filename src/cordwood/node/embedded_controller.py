@@ -40,7 +40,7 @@ class EmbeddedController(ClusterMember):
         cluster_id: str,
         server: Server | None,
     ) -> None:
-        """Creates a node that does not serve yet.
+        """Creates a member whose controller does not serve yet.
 
         Args:
             controller: open, and closed by `close` or `abandon`.

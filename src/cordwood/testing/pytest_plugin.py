@@ -72,18 +72,16 @@ class _SessionBroker:
     def __init__(self, broker: RunningBroker, variables: Sequence[str]) -> None:
         self.broker = broker
         self.variables = variables
+        # Of Cordwood, a run without a broker imports this module alone.
+        from cordwood.model.environment import environment_variables  # noqa: PLC0415
+
         given = dict.fromkeys(variables, broker.bootstrap_servers) | {_STARTED_BY: str(os.getpid())}
-        self._before = {name: os.environ.get(name) for name in given}
-        os.environ.update(given)
+        self._environment = ExitStack()
+        self._environment.enter_context(environment_variables(given))
 
     def stop(self) -> None:
         """Stops the broker; the environment is as before. Once."""
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._before = {}
+        self._environment.close()
         self.broker.stop()
 
 

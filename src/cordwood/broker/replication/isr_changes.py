@@ -41,7 +41,7 @@ class IsrChanges:
     """
 
     def __init__(self, alter: AlterPartitions, *, answered: Callable[[AnsweredIsr], None]) -> None:
-        """Creates an object without proposed changes.
+        """Creates a queue without proposed changes.
 
         Args:
             alter: asks the active controller.

@@ -31,7 +31,7 @@ class ByteRate:
     """Bytes a second over the last windows."""
 
     def __init__(self, monotonic_s: Callable[[], float], *, windows: int, window_s: float) -> None:
-        """Creates throttles without a recorded rate.
+        """Creates the rate of no bytes.
 
         Args:
             monotonic_s: the time, in seconds.

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,7 @@ from cordwood.cleanup.engine.spark import class_archive
 from cordwood.cleanup.engine.spark.daemon import WARM_DAEMON
 from cordwood.cleanup.engine.spark.error_text import first_line_of
 from cordwood.model.clock import SystemClock, pause
+from cordwood.model.environment import environment_variables
 from cordwood.model.errors import EngineError
 
 JVM_HEAP = "1g"
@@ -198,6 +199,7 @@ class Machine:
         Raises:
             EngineError: Spark does not start.
         """
+        # Another Spark of this process must not find them later, nor those below.
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         try:
             from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # takes a while to import
@@ -205,7 +207,7 @@ class Machine:
             conf = SparkConf().setMaster(master).setAppName("cordwood")
             for key, value in _settings(master, self._directory).items():
                 conf.set(key, value)
-            with _variables(python):
+            with environment_variables(python):
                 self._gateway = self._connect() if self._process else self._launch_by_pyspark(conf)
                 _convert_no_numpy()
                 _silence_py4j()
@@ -231,7 +233,7 @@ class Machine:
         conf.set("spark.driver.memory", self._jvm_heap)
         conf.set("spark.driver.extraJavaOptions", options)
         kwargs = {"start_new_session": not self._leads_session, "pass_fds": self._locks}
-        with _variables(given):
+        with environment_variables(given):
             return launch_gateway(conf, popen_kwargs=kwargs)
 
     def _connect(self) -> Any:
@@ -240,7 +242,7 @@ class Machine:
 
         port, secret = self._gateway_address()
         given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-        with _variables(given):
+        with environment_variables(given):
             gateway = launch_gateway()
         gateway.proc = self._process
         return gateway
@@ -313,21 +315,6 @@ class Machine:
         process = self._gateway.proc
         leader = os.getsid(0) if self._leads_session else process.pid
         return process.pid in members(leader)
-
-
-@contextmanager
-def _variables(given: Mapping[str, str]) -> Iterator[None]:
-    """Sets variables of the environment: another Spark of this process must not find them later."""
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

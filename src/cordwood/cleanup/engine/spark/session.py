@@ -20,6 +20,7 @@ from cordwood.cleanup.engine.spark.error_text import first_line_of
 from cordwood.cleanup.engine.spark.machine import JVM_HEAP, Machine, find_java
 from cordwood.cleanup.engine.spark.runner import DataFrameRunner, RddRunner, Runner
 from cordwood.model.clock import SystemClock, pause
+from cordwood.model.environment import environment_variables
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import OS
 
@@ -118,16 +119,12 @@ def _connected(master: str) -> Iterator[Any]:
 @contextmanager
 def _temporary_files_in(directory: Path) -> Iterator[None]:
     """Sets the directory for temporary files of this process and its children."""
-    before = os.environ.get("TMPDIR"), tempfile.tempdir
-    os.environ["TMPDIR"] = tempfile.tempdir = str(directory)
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
-        yield
+        with environment_variables({"TMPDIR": str(directory)}):
+            yield
     finally:
-        variable, tempfile.tempdir = before
-        if variable is None:
-            del os.environ["TMPDIR"]
-        else:
-            os.environ["TMPDIR"] = variable
+        tempfile.tempdir = before
 
 
 def _require_listening(master: str, what: str) -> None:
