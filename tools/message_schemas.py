@@ -1,6 +1,6 @@
 """Writes the schemas of src/cordwood/protocol, and what declares their classes to type checkers.
 
-`kafka_4_3.txt` has all requests and responses in the notation of cordwood.format.messages.schema,
+`kafka_4_4.txt` has all requests and responses in the notation of cordwood.format.messages.schema,
 taken from the message definitions that Kafka's clients jar carries: only facts, which are names,
 types, versions, nullable versions, tags and defaults. Without the jar it stays as it is. `data.pyi`
 has the classes of those messages that the code imports.
@@ -26,16 +26,16 @@ from cordwood.format.messages.schema import (
 )
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SCHEMAS: Final = ROOT / "src/cordwood/protocol/kafka_4_3.txt"
+SCHEMAS: Final = ROOT / "src/cordwood/protocol/kafka_4_4.txt"
 STUB: Final = ROOT / "src/cordwood/protocol/data.pyi"
-JAR: Final = Path.home() / ".cache/cordwood/kafka-4.3.0/jars/kafka-clients-4.3.0.jar"
+JAR: Final = Path.home() / ".cache/cordwood/kafka-4.4.0/jars/kafka-clients-4.4.0.jar"
 
 Json = Mapping[str, Any]
 
 _REQUEST: Final = "Request"
 _IMPORT: Final = re.compile(r"from cordwood\.protocol\.data import (?:\(([^)]*)\)|(.*))")
 _TEXT_HEAD: Final = """\
-# The requests and responses of Kafka 4.3.0, in the notation of cordwood.format.messages.schema.
+# The requests and responses of Kafka 4.4.0, in the notation of cordwood.format.messages.schema.
 # Written by tools/message_schemas.py from the definitions in Kafka's clients jar.
 """
 _STUB_HEAD: Final = """\

@@ -36,7 +36,7 @@ class ConnectionClosedError(CordwoodError):
 
 
 def known_versions(api_key: int) -> range:
-    """The versions of an API that Kafka 4.3 has."""
+    """The versions of an API that Kafka 4.4 has."""
     api = APIS[api_key]
     return range(api.min_version, api.max_version + 1)
 

@@ -1,6 +1,6 @@
 """The fields of every record of `__consumer_offsets`, in the notation of `message_schema`.
 
-Source: org.apache.kafka.coordinator.group.generated, org.apache.kafka.common.message (4.3.0).
+Source: org.apache.kafka.coordinator.group.generated, org.apache.kafka.common.message (4.4.0).
 """
 
 KEYS = """
@@ -217,6 +217,8 @@ message StreamsGroupMetadataValue key=17 versions=0 flexible=0+
   lastAssignmentConfigs []{}? tag=1
     key string
     value string
+  storedDescriptionTopologyEpoch int32 tag=2 default=-1
+  failedDescriptionTopologyEpoch int32 tag=3 default=-1
 
 message StreamsGroupMemberMetadataValue key=19 versions=0 flexible=0+
   instanceId string?

@@ -4,7 +4,7 @@
 name, and so do all callers that compare or answer a code. tests/compat/test_error_codes.py compares
 it with Kafka's.
 
-Source: org.apache.kafka.common.protocol.Errors (4.3.0).
+Source: org.apache.kafka.common.protocol.Errors (4.4.0).
 """
 
 from __future__ import annotations
@@ -155,6 +155,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @classmethod
     def of(cls, code: int) -> Self:

@@ -1,6 +1,6 @@
 """The APIs of Kafka's protocol, and the schemas of their requests and responses.
 
-The schemas are in `kafka_4_3.txt` beside this module; one is parsed when it is first asked for.
+The schemas are in `kafka_4_4.txt` beside this module; one is parsed when it is first asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from cordwood.format.messages.schema import MessageSchema, VersionRange, schemas, snake_case
 
-_FILE: Final = "kafka_4_3.txt"
+_FILE: Final = "kafka_4_4.txt"
 _MESSAGE: Final = re.compile(r"^message (\w+) key=(\d+) versions=(\S+)", re.MULTILINE)
 _REQUEST: Final = "Request"
 

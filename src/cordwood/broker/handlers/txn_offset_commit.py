@@ -134,7 +134,7 @@ async def _commit(
             topics=topics,
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
-            generation_id=request.generation_id,
+            generation_id=request.generation_id_or_member_epoch,
             api_version=context.api_version,
             producer=producer,
         )
