@@ -34,7 +34,7 @@ from broker_sides import (
     start_seconds,
 )
 from log_rows import Row
-from support.kafka import kafka_tool
+from support.kafka_programs import kafka_tool
 
 LOAD = Path(__file__).with_name("broker_load.py")
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from support import kafka
+from support import kafka_programs
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.golden import Golden
+from support.kafka import copy_log_dir
 from support.new_environment import build_plain_wheel
 from support.nights import EVERY_NIGHT, left_out_at
 from support.tiers import COLLECTED, MARKS_OF_COMPAT, may_run_in_compat, place_of, tier_of
@@ -125,11 +126,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
-    """The jars of a real Kafka. Without Java or Maven: a skip, or under CI=true a failure."""
+    """The jars of a real Kafka 4.3. Without Java or Maven: a skip, or under CI=true a failure."""
+    return _jars_of(kafka_programs.KAFKA_4_3)
+
+
+@pytest.fixture(scope="session")
+def kafka_4_4_jars() -> Path:
+    """The jars of a real Kafka 4.4, as `kafka_jars`."""
+    return _jars_of(kafka_programs.KAFKA_4_4)
+
+
+def _jars_of(version: str) -> Path:
     try:
-        return kafka.kafka_jars()
-    except kafka.KafkaUnavailableError as error:
-        reason = f"NO REAL KAFKA, NOTHING COMPARED WITH IT: {error}"
+        return kafka_programs.kafka_jars(version)
+    except kafka_programs.KafkaUnavailableError as error:
+        reason = f"NO REAL KAFKA {version}, NOTHING COMPARED WITH IT: {error}"
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
@@ -184,6 +195,6 @@ def copy_of(tmp_path: Path) -> Callable[[Path], Path]:
 
     def copy(source: Path) -> Path:
         number = sum(1 for _ in tmp_path.glob("copy-*"))
-        return kafka.copy_log_dir(source, tmp_path / f"copy-{number}" / source.name)
+        return copy_log_dir(source, tmp_path / f"copy-{number}" / source.name)
 
     return copy

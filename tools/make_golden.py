@@ -6,7 +6,7 @@ it; `topics.json`, each topic's configs and the times of writing; `cleaner.log`,
 cleaner said. The seed decides records, codecs, batch and segment sizes. Kafka listens on loopback,
 on ports that happen to be free.
 
-usage: make_golden.py --seed N --out DIR [--archive FILE.tar.xz]
+usage: make_golden.py --seed N --out DIR [--kafka VERSION] [--archive FILE.tar.xz]
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 
 from support import live
-from support.kafka import KAFKA_VERSION, RealKafka
+from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_4_3, KAFKA_VERSIONS
 from support.workload import CODECS, DAY_MS, Workload
 
 FOREVER = str(2**63 - 1)
@@ -135,10 +136,12 @@ def write(state: live.Live, *, first: bool) -> None:
         work.delete_records("delete-records", 1111)
 
 
-def make(out: Path, seed: int) -> None:
+def make(out: Path, seed: int, version: str) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="make-golden-") as scratch,
-        RealKafka(Path(scratch) / "kafka", properties=live.STATIC_PROPERTIES) as kafka,
+        RealKafka(
+            Path(scratch) / "kafka", properties=live.STATIC_PROPERTIES, version=version
+        ) as kafka,
     ):
         work = Workload(kafka, seed)
         made_at_ms, cleaned_at_ms, cleaned_first = [], [], []
@@ -154,7 +157,7 @@ def make(out: Path, seed: int) -> None:
             kafka.copy_data(out / f"after{suffix}")
         said = [line for line in kafka.server_log.splitlines() if "leaner" in line]
     facts = {
-        "kafka": KAFKA_VERSION,
+        "kafka": version,
         "seed": seed,
         "made_at_ms": made_at_ms[0],
         "made_at_2_ms": made_at_ms[1],
@@ -172,11 +175,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True, help="a directory to be made")
+    parser.add_argument("--kafka", choices=KAFKA_VERSIONS, default=KAFKA_4_3, help="its version")
     parser.add_argument("--archive", type=Path, help="pack it into this .tar.xz too")
     options = parser.parse_args()
     if options.out.exists():
         parser.error(f"{options.out} exists already")
-    make(options.out, options.seed)
+    make(options.out, options.seed, options.kafka)
     if options.archive is not None:
         with tarfile.open(options.archive, "w:xz") as archive:
             archive.add(options.out, options.out.name)

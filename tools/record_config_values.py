@@ -18,7 +18,7 @@ from cordwood.configs.table import (
     client_metrics_settings,
     group_settings,
 )
-from support.kafka import kafka_jars
+from support.kafka_programs import kafka_jars
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "golden" / "config-values.tsv.xz"

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from support.kafka import KAFKA_VERSION, RealKafka, poll_until
+from support.kafka import RealKafka, poll_until
+from support.kafka_programs import KAFKA_4_3
 from support.kafka_tools import KafkaTools
 from support.mixed_cluster import MixedCluster
 from support.side_by_side import Station, kafkas_tools, same_properties
@@ -72,7 +73,7 @@ def _write(directory: Path, text: str, properties: Mapping[str, str]) -> None:
     directory.mkdir(exist_ok=True)
     settings = "".join(f"{key}={value}\n" for key, value in sorted(properties.items()))
     (directory / "server.properties").write_text(settings, encoding="utf-8")
-    (directory / f"kafka-{KAFKA_VERSION}.txt").write_text(text + "\n", encoding="utf-8")
+    (directory / f"kafka-{KAFKA_4_3}.txt").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -398,7 +398,8 @@ def _kafka_python_suite(scratch: Path, number: str) -> Path:
 @contextmanager
 def _one_broker(kind: str, root: Path) -> Iterator[str]:
     """The address of one broker, of Cordwood's or of Kafka's."""
-    from support.kafka import RealKafka, kafka_jars  # noqa: PLC0415  # needs a JVM
+    from support.kafka import RealKafka  # noqa: PLC0415  # needs a JVM
+    from support.kafka_programs import kafka_jars  # noqa: PLC0415  # needs a JVM
     from support.ports import free_port  # noqa: PLC0415
     from support.served import ServedBroker  # noqa: PLC0415
 

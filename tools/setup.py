@@ -25,6 +25,7 @@ INPUTS = (
     "tools/setup.py",
     "tools/build_hook.py",
     "tools/build_kernels.py",
+    "tools/realkafka/pom.xml",
     "src/cordwood/format/native/*.py",
     "src/cordwood/format/native/source/*.py",
 )
@@ -97,6 +98,11 @@ def main() -> None:
     maker = [python, "-m", "cordwood.cleanup.engine.spark.archive_maker"]
     if subprocess.run(maker, cwd=ROOT, check=False).returncode:
         print("setup: there is no archive of them: Spark starts as slowly as without", flush=True)
+    print("setup: fetching Apache Kafka, with which the tests compare", flush=True)
+    fetcher = [python, "-m", "support.kafka_programs"]
+    tests = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    if subprocess.run(fetcher, cwd=ROOT, env=tests, check=False).returncode:
+        print("setup: it is not there: tests that need it try again, then fail or skip", flush=True)
     STAMP.write_text(wanted)
     print("setup: done; the command is .venv/bin/cordwood", flush=True)
 

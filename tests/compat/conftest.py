@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_4_4
 from support.kafka_tools import KafkaTools
 from support.served import ServedBroker
 from support.stock_clients.neutral import Neutral
@@ -28,13 +29,21 @@ STOCK_PROPERTIES: Mapping[str, str] = {
 
 @pytest.fixture(scope="module")
 def tools(kafka_jars: Path) -> Iterator[KafkaTools]:
-    """Kafka's tools, in one virtual machine for the tests of a file.
+    """The tools of Kafka 4.3, in one virtual machine for the tests of a file.
 
     A tool that fails leaves threads of its client, which log into what later tools print: a machine
     for all files would show the dead brokers of other tests.
     """
     assert kafka_jars.is_dir()
     with KafkaTools() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tools_4_4(kafka_4_4_jars: Path) -> Iterator[KafkaTools]:
+    """The tools of Kafka 4.4, as `tools`."""
+    assert kafka_4_4_jars.is_dir()
+    with KafkaTools(KAFKA_4_4) as running:
         yield running
 
 

@@ -27,7 +27,7 @@ from cordwood.coordinator.group.assignors.spec import (
 )
 from cordwood.format.java_map import JavaHashMap, JavaHashSet
 from cordwood.model.uuids import parse_uuid, uuid_text
-from support.kafka import kafka_jars, tools_resource
+from support.kafka_programs import kafka_jars, tools_resource
 
 TopicPartitions = tuple[tuple[UUID, tuple[int, ...]], ...]
 """Topics and partitions, both in order."""

@@ -14,7 +14,8 @@ from support.config_broker import ConfigBroker
 from support.config_client import ConfigClient, entries
 from support.config_recording import Recording, differences
 from support.config_scenario import TOPICS, play
-from support.kafka import RealKafka, kafka_tool
+from support.kafka import RealKafka
+from support.kafka_programs import kafka_tool
 from support.no_engine import NoEngine
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]

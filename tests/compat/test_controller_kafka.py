@@ -37,7 +37,8 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.uuids import fresh_uuid, uuid_text
 from support.applied import wait_until_applied
 from support.controller_under_test import put_together, requests_to
-from support.kafka import RealKafka, kafka_tool
+from support.kafka import RealKafka
+from support.kafka_programs import kafka_tool
 from support.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]

@@ -32,7 +32,7 @@ from cordwood.format.varint import encode_unsigned_varint
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.surfaces.cli.dump_log import dump_log
 from support.golden import Golden
-from support.kafka import kafka_tool
+from support.kafka_programs import kafka_tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

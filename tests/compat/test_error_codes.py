@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.client.retry import INVALID_METADATA
 from cordwood.model.error_codes import ErrorCode
-from support.kafka import kafka_jars, tools_resource
+from support.kafka_programs import kafka_jars, tools_resource
 
 pytestmark = pytest.mark.kafka
 

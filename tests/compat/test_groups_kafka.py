@@ -23,7 +23,8 @@ from cordwood.format.record import Record
 from cordwood.model.error_codes import ErrorCode
 from cordwood.testing.broker import RunningBroker
 from support.groups_under_test import GroupBroker, GroupRun
-from support.kafka import RealKafka, copy_log_dir, kafka_tool, poll_until
+from support.kafka import RealKafka, copy_log_dir, poll_until
+from support.kafka_programs import kafka_tool
 from support.no_engine import NoEngine
 from support.wire import Plain, Wire
 

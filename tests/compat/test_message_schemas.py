@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from support.kafka import kafka_jars
+from support.kafka_programs import kafka_jars
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,8 @@ from cordwood.surfaces.metrics.metric import Metric, MetricType
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
 from support.applied import wait_until_applied
-from support.kafka import RealKafka, kafka_tool
+from support.kafka import RealKafka
+from support.kafka_programs import kafka_tool
 from support.no_engine import NoEngine
 from support.ports import free_port
 from support.scrape import Scrape, probed

@@ -24,7 +24,8 @@ from cordwood.format.properties import parse_properties
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.errors import ConfigError
 from support.applied import wait_until_applied
-from support.kafka import KafkaRunError, RealKafka, kafka_tool, poll_until
+from support.kafka import KafkaRunError, RealKafka, poll_until
+from support.kafka_programs import kafka_tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 

@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from support.kafka import kafka_home, poll_until
+from support.kafka import poll_until
+from support.kafka_programs import kafka_home
 from support.schemas import require_fit
 
 WAIT_S = 120.0

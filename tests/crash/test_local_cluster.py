@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.model.errors import ConfigError
 from cordwood.testing.cluster import CONTROLLER_ID, Cluster, Cut, NodeError, NodeView
-from support.kafka import kafka_home, kafka_tool
+from support.kafka_programs import kafka_home, kafka_tool
 from support.side_by_side import own_tools
 
 WAIT_S = 90.0

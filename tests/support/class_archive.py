@@ -32,7 +32,6 @@ _DUMP_LOG: Final = "org.apache.kafka.tools.DumpLogSegments"
 #: Tools that ask a broker; the others load hardly a class that these do not.
 _ASKING: Final = (
     ("org.apache.kafka.tools.TopicCommand", "--list"),
-    ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "brokers", "--all"),
     ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--list"),
 )
 
@@ -41,13 +40,14 @@ class ClassArchiveError(CordwoodError):
     """The JVM made no archive; the text says what it printed."""
 
 
-def quick_start(jars: Path, home: Path, log4j: Path) -> list[str]:
+def quick_start(jars: Path, home: Path, log4j: Path, config_command: str) -> list[str]:
     """Flags with which Kafka starts quickly, and runs a little slower once it is warm; or none.
 
     Args:
         jars: those that are run; a copy of them elsewhere than in `home` has no archive.
         home: the directory that holds the jars of all tests, and the archive.
         log4j: the configuration of logging for the programs that are run to make an archive.
+        config_command: the class of `kafka-configs`, which moved after Kafka 4.3.
 
     Raises:
         ClassArchiveError: there was no archive yet, and none could be made.
@@ -59,7 +59,7 @@ def quick_start(jars: Path, home: Path, log4j: Path) -> list[str]:
         with archive.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not archive.exists():
-                _make(archive, jars, log4j)
+                _make(archive, jars, log4j, config_command)
     return [f"-XX:SharedArchiveFile={archive}", "-XX:TieredStopAtLevel=1"]
 
 
@@ -72,11 +72,11 @@ def _version(jars: Path) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _make(archive: Path, jars: Path, log4j: Path) -> None:
+def _make(archive: Path, jars: Path, log4j: Path, config_command: str) -> None:
     """Runs a broker and some tools, notes the classes that they load, and archives those."""
     with tempfile.TemporaryDirectory(prefix="kafka-classes-") as name:
         root = Path(name)
-        lists = _classes_loaded(root, ["-cp", f"{jars}/*"], log4j)
+        lists = _classes_loaded(root, ["-cp", f"{jars}/*"], log4j, config_command)
         names = dict.fromkeys(line for each in lists for line in each.read_text().splitlines())
         every = root / "every.lst"
         every.write_text("\n".join(names) + "\n")
@@ -87,7 +87,9 @@ def _make(archive: Path, jars: Path, log4j: Path) -> None:
     archive.with_suffix(".partial").rename(archive)
 
 
-def _classes_loaded(root: Path, class_path: Sequence[str], log4j: Path) -> list[Path]:
+def _classes_loaded(
+    root: Path, class_path: Sequence[str], log4j: Path, config_command: str
+) -> list[Path]:
     """Lists of classes, one for each program that was run."""
     lists: list[Path] = []
 
@@ -113,7 +115,8 @@ def _classes_loaded(root: Path, class_path: Sequence[str], log4j: Path) -> list[
         )
     try:
         _wait_for(server, log, r"Kafka Server started")
-        for tool, *options in _ASKING:
+        describe = (config_command, "--describe", "--entity-type", "brokers", "--all")
+        for tool, *options in (*_ASKING, describe):
             _run(command(tool, "--bootstrap-server", f"127.0.0.1:{ports[0]}", *options))
         server.terminate()
         server.wait(_SECONDS_MAX)

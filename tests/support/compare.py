@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from cordwood.model.errors import CordwoodError
-from support.kafka import kafka_tool, read_checkpoint
+from support.kafka import read_checkpoint
+from support.kafka_programs import kafka_tool
 
 CHECKPOINTS: Final = ("cleaner-offset-checkpoint", "log-start-offset-checkpoint")
 _DUMPED: Final = (".log", ".txnindex", ".index", ".timeindex")

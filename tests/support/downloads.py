@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from cordwood.model.errors import CordwoodError
@@ -18,17 +20,20 @@ class DownloadError(CordwoodError):
     """Something could not be fetched; the last words of the program that tried are in the text."""
 
 
-def copy_dependencies(pom: Path, target: Path) -> None:
+def copy_dependencies(
+    pom: Path, target: Path, properties: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Has Maven put the jars that `pom` names into a directory.
 
     One run of Maven at a time: its local repository is not made for several. A run that failed is
-    tried again, as the network may have.
+    tried again, as the network may have. `properties` are of `pom`, such as a version.
 
     Raises:
         DownloadError: what Maven said.
     """
     goals = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    command = ["mvn", "-q", "-B", "-f", str(pom), *goals, f"-DoutputDirectory={target}"]
+    defined = [f"-D{name}={value}" for name, value in properties.items()]
+    command = ["mvn", "-q", "-B", "-f", str(pom), *goals, *defined, f"-DoutputDirectory={target}"]
     home = Path.home() / ".cache" / "cordwood"
     home.mkdir(parents=True, exist_ok=True)
     said = ""

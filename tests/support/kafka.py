@@ -1,23 +1,16 @@
-"""A real Apache Kafka for tests: fetched once from Maven Central, run on loopback.
+"""A real Apache Kafka for tests, run on loopback.
 
-Role: the other side of every comparison. `kafka_tool` runs one of Kafka's command line programs;
-`RealKafka` is a broker and controller in one process on directories of the caller's choice.
-
-The jars are found, or put, in `$CORDWOOD_KAFKA_HOME`, by default `~/.cache/cordwood/kafka-4.3.0`.
-Needs Java, and for the first fetch Maven and the files in `tools/realkafka` of a source checkout.
+Role: the other side of every comparison: a broker and controller in one process, of the version and
+on the directories of the caller's choice.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
-import hashlib
-import os
 import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,14 +23,18 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from cordwood.model.errors import CordwoodError
-from support.class_archive import quick_start
-from support.downloads import DownloadError, copy_dependencies
+from support.kafka_programs import (
+    KAFKA_4_3,
+    RESOURCES,
+    KafkaUnavailableError,
+    class_command,
+    kafka_jars,
+    kafka_tool,
+)
 from support.ports import free_port, listens
 
 T = TypeVar("T")
 
-KAFKA_VERSION: Final = "4.3.0"
-_RESOURCES: Final = Path(__file__).resolve().parents[2] / "tools" / "realkafka"
 CLUSTER_ID: Final = "Y29yZHdvb2QtdGVzdHMtMQ"
 _START_SECONDS_MAX: Final = 300
 _STOP_SECONDS_MAX: Final = 300
@@ -45,143 +42,9 @@ _QUIET_SECONDS_MAX: Final = 600
 _POLL_SECONDS: Final = 0.1
 _START_POLL_SECONDS: Final = 0.05
 
-_TOOLS: Final = "org.apache.kafka.tools"
-TOOL_CLASSES: Final[Mapping[str, str]] = {
-    "server": "kafka.Kafka",
-    "storage": "kafka.tools.StorageTool",
-    "configs": "kafka.admin.ConfigCommand",
-    "topics": f"{_TOOLS}.TopicCommand",
-    "console-producer": f"{_TOOLS}.ConsoleProducer",
-    "console-consumer": f"{_TOOLS}.consumer.ConsoleConsumer",
-    "consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
-    "delete-records": f"{_TOOLS}.DeleteRecordsCommand",
-    "dump-log": f"{_TOOLS}.DumpLogSegments",
-    "features": f"{_TOOLS}.FeatureCommand",
-    "leader-election": f"{_TOOLS}.LeaderElectionCommand",
-    "metadata-quorum": f"{_TOOLS}.MetadataQuorumCommand",
-    "reassign-partitions": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
-    "get-offsets": f"{_TOOLS}.GetOffsetShell",
-    "groups": f"{_TOOLS}.GroupsCommand",
-    "log-dirs": f"{_TOOLS}.LogDirsCommand",
-    "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
-    "transactions": f"{_TOOLS}.TransactionsCommand",
-    "cluster": f"{_TOOLS}.ClusterTool",
-    "broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",
-}
-
-
-class KafkaUnavailableError(CordwoodError):
-    """Java or Maven is missing, or Maven Central cannot be reached."""
-
 
 class KafkaRunError(CordwoodError):
     """A real Kafka that did not start, stop or settle in the time it was given."""
-
-
-def kafka_home() -> Path:
-    """The directory that holds, or will hold, Kafka's jars."""
-    default = Path.home() / ".cache" / "cordwood" / f"kafka-{KAFKA_VERSION}"
-    return Path(os.environ.get("CORDWOOD_KAFKA_HOME") or default)
-
-
-def kafka_jars() -> Path:
-    """The directory of Kafka's jars, fetched if it is not there yet.
-
-    Callers in other processes wait for one fetch, by a lock file beside the jars.
-
-    Raises:
-        KafkaUnavailableError: what is missing, in words.
-    """
-    if shutil.which("java") is None:
-        raise KafkaUnavailableError(
-            "a real Kafka needs Java 17 or newer, and `java` is not on PATH"
-        )
-    home = kafka_home()
-    jars = home / "jars"
-    if _is_complete(jars):
-        return jars
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_complete(jars):
-            _fetch(jars)
-    return jars
-
-
-def _pom() -> Path:
-    pom = _RESOURCES / "pom.xml"
-    if not pom.exists():
-        raise KafkaUnavailableError(f"{pom} is missing: run from a source checkout of Cordwood")
-    return pom
-
-
-def _stamp(jars: Path) -> Path:
-    return jars / f".complete-{hashlib.sha256(_pom().read_bytes()).hexdigest()[:16]}"
-
-
-def _is_complete(jars: Path) -> bool:
-    return _stamp(jars).exists()
-
-
-def _fetch(jars: Path) -> None:
-    if shutil.which("mvn") is None:
-        raise KafkaUnavailableError(
-            f"`mvn` is not on PATH, and {jars} does not hold Apache Kafka {KAFKA_VERSION} yet"
-        )
-    partial = jars.with_name("jars.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        copy_dependencies(_pom(), partial)
-    except DownloadError as error:
-        raise KafkaUnavailableError(str(error)) from error
-    _stamp(partial).touch()
-    shutil.rmtree(jars, ignore_errors=True)
-    partial.rename(jars)
-
-
-def _java(jars: Path, log4j: Path, tool: str, *, heap: str, flags: Sequence[str]) -> list[str]:
-    quick = quick_start(jars, kafka_home(), _RESOURCES / "log4j2-server.xml")
-    java = ["java", f"-Xmx{heap}", *flags, *quick, f"-Dlog4j2.configurationFile={log4j}"]
-    return [*java, "-cp", f"{jars}/*", TOOL_CLASSES.get(tool, tool)]
-
-
-def kafka_tool(
-    name: str, *args: str, heap: str = "1g", timeout_s: float = 900
-) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's command line programs, such as `dump-log`, and returns what it printed.
-
-    `name` is a key of `TOOL_CLASSES` or a Java class. Arguments may be of any length: they are
-    given to Java in a file. The exit code is the caller's to judge.
-    """
-    flags = ["-XX:+UseSerialGC", "-Dfile.encoding=UTF-8"]
-    log4j = _RESOURCES / "log4j2-tools.xml"
-    _, *command = [*_java(kafka_jars(), log4j, name, heap=heap, flags=flags), *args]
-    with tempfile.NamedTemporaryFile("w", prefix="kafka-args-", encoding="utf-8") as arguments:
-        for part in command:
-            escaped = part.replace("\\", "\\\\").replace('"', '\\"')
-            arguments.write(f'"{escaped}"\n')
-        arguments.flush()
-        return subprocess.run(
-            ["java", f"@{arguments.name}"],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=timeout_s,
-            check=False,
-        )
-
-
-def tools_resource(name: str) -> Path:
-    """A file of `tools/realkafka` in a source checkout."""
-    return _RESOURCES / name
-
-
-def java_command(program: str, *, heap: str = "1g") -> list[str]:
-    """The command that runs a class of Kafka's, or a source file that uses them."""
-    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
-    log4j = _RESOURCES / "log4j2-tools.xml"
-    return _java(kafka_jars(), log4j, program, heap=heap, flags=flags)
 
 
 def poll_until(
@@ -280,11 +143,12 @@ def cleaner_is_quiet(log: str) -> bool:
 
 
 class RealKafka:
-    """A single-node Apache Kafka 4.3 on loopback: a context manager that leaves nothing running.
+    """A single-node Apache Kafka on loopback: a context manager that leaves nothing running.
 
-    `log_dirs` may hold data already: they are formatted only where `meta.properties` is missing.
-    `properties` are lines of server.properties on top of small defaults. With `user`, Kafka
-    runs as that user (which takes root), and what is formatted here is given to it, once.
+    `log_dirs` may hold data already: they are formatted only where `meta.properties` is missing, at
+    the metadata version of `release`, such as "4.3", or at the version's own. `properties` are
+    lines of server.properties on top of small defaults. With `user`, Kafka runs as that user (which
+    takes root), and what is formatted here is given to it, once.
     Entering the context does not start the broker: `start` does, as often as wanted.
     """
 
@@ -295,8 +159,12 @@ class RealKafka:
         log_dirs: Sequence[Path] | None = None,
         properties: Mapping[str, str] | None = None,
         user: str | None = None,
+        version: str = KAFKA_4_3,
+        release: str | None = None,
     ) -> None:
         self.root = root
+        self.version = version
+        self.release = release
         self.log_dirs = list(log_dirs) if log_dirs is not None else [root / "data"]
         self.properties = dict(properties or {})
         self.user = user
@@ -402,8 +270,13 @@ class RealKafka:
             self._format()
         log_path = self.root / "server.log"
         self._log_position = log_path.stat().st_size if log_path.exists() else 0
-        command = _java(
-            jars, resources / "log4j2-server.xml", "server", heap="768m", flags=["-XX:+UseSerialGC"]
+        command = class_command(
+            "server",
+            jars=jars,
+            log4j=resources / "log4j2-server.xml",
+            version=self.version,
+            heap="768m",
+            flags=["-XX:+UseSerialGC"],
         )
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -494,14 +367,14 @@ class RealKafka:
 
     def programs(self) -> tuple[Path, Path]:
         """The directory of Kafka's jars and that of log4j's configuration; may be overridden."""
-        jars = kafka_jars()
+        jars = kafka_jars(self.version)
         if self.user is None:
-            return jars, _RESOURCES
+            return jars, RESOURCES
         # Another user may not be able to look into this one's home directory.
         own = self.root / "kafka"
         if not own.exists():
             shutil.copytree(jars, own / "jars")
-            for config in _RESOURCES.glob("*.xml"):
+            for config in RESOURCES.glob("*.xml"):
                 shutil.copy(config, own)
         return own / "jars", own
 
@@ -540,6 +413,10 @@ class RealKafka:
         """The flags of `kafka-storage format` beside the cluster's id; may be overridden."""
         return []
 
+    def _format_arguments(self) -> list[str]:
+        level = [] if self.release is None else ["--release-version", self.release]
+        return [*self.format_flags(), *level]
+
     def _format(self) -> None:
         for log_dir in self.log_dirs:
             log_dir.mkdir(parents=True, exist_ok=True)
@@ -559,7 +436,15 @@ class RealKafka:
 
     def _run_format(self) -> None:
         config = ["-c", str(self.config_file), "--ignore-formatted"]
-        done = kafka_tool("storage", "format", "-t", CLUSTER_ID, *config, *self.format_flags())
+        done = kafka_tool(
+            "storage",
+            "format",
+            "-t",
+            CLUSTER_ID,
+            *config,
+            *self._format_arguments(),
+            version=self.version,
+        )
         if done.returncode != 0:
             raise KafkaRunError(f"kafka-storage format failed: {done.stdout}{done.stderr}")
 
@@ -568,12 +453,13 @@ class RealKafka:
 
         A controller of a quorum by kraft.version 1 writes the voters' addresses, too.
         """
-        flags = self.format_flags()
+        flags = self._format_arguments()
         is_new = not any(any(log_dir.iterdir()) for log_dir in self.log_dirs)
         chosen = {**_BASE_PROPERTIES, **self.roles(), **self.properties}
         if not is_new or "--standalone" in flags or chosen.keys() & _FORMAT_PROPERTIES:
             return None
         return _Format(
+            version=self.version,
             node_id=chosen["node.id"],
             roles=chosen["process.roles"],
             flags=tuple(flags),
@@ -625,6 +511,7 @@ class RealKafka:
 class _Format(NamedTuple):
     """A kind of node, as far as `kafka-storage format` writes other files for it."""
 
+    version: str
     node_id: str
     roles: str
     flags: tuple[str, ...]

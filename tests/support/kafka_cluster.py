@@ -12,6 +12,7 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient
 
 from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_4_3
 
 CONTROLLER_ID = 100
 
@@ -39,6 +40,8 @@ class KafkaController(RealKafka):
         is_dynamic: bool = True,
         properties: Mapping[str, str] | None = None,
         log_dirs: Sequence[Path] | None = None,
+        version: str = KAFKA_4_3,
+        release: str | None = None,
     ) -> None:
         """The only controller of its cluster, unless `be_quorum` is called; as `RealKafka`.
 
@@ -48,8 +51,12 @@ class KafkaController(RealKafka):
             is_dynamic: whether its voters are those of its log (kraft.version 1).
             properties: lines of server.properties.
             log_dirs: as `RealKafka`.
+            version: of Kafka.
+            release: as `RealKafka`: the metadata version of its cluster.
         """
-        super().__init__(root, properties=properties, log_dirs=log_dirs)
+        super().__init__(
+            root, properties=properties, log_dirs=log_dirs, version=version, release=release
+        )
         self.node_id = node_id
         self.is_dynamic = is_dynamic
         self._voters = f"{node_id}@{self.bootstrap_servers}"
@@ -103,6 +110,7 @@ class KafkaBroker(RealKafka):
         node_id: int,
         *,
         properties: Mapping[str, str] | None = None,
+        version: str = KAFKA_4_3,
     ) -> None:
         """Prepares a broker; it is not started.
 
@@ -111,8 +119,9 @@ class KafkaBroker(RealKafka):
             controller: of its cluster.
             node_id: its own.
             properties: lines of server.properties.
+            version: of Kafka.
         """
-        super().__init__(root, properties=properties)
+        super().__init__(root, properties=properties, version=version)
         self.controller = controller
         self.node_id = node_id
 

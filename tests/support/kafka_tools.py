@@ -13,7 +13,7 @@ import struct
 import subprocess
 from typing import IO, NamedTuple, Self
 
-from support.kafka import TOOL_CLASSES, java_command, tools_resource
+from support.kafka_programs import KAFKA_4_3, java_command, tool_class, tools_resource
 
 _INT = struct.Struct(">i")
 #: What these still have to do is in a hook of the virtual machine: they need its end.
@@ -29,9 +29,10 @@ class ToolResult(NamedTuple):
 
 
 class KafkaTools:
-    """Runs Kafka's tools; a context manager that leaves no process behind."""
+    """Runs a version's tools; a context manager that leaves no process behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = KAFKA_4_3) -> None:
+        self.version = version
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -41,19 +42,19 @@ class KafkaTools:
         self._stop()
 
     def run(self, tool: str, *args: str, stdin: bytes = b"") -> ToolResult:
-        """Runs a tool by its key in `TOOL_CLASSES`, or its class."""
+        """Runs a tool by its name, as `tool_class` takes it, or its class."""
         if tool in _ALONE:
-            return _run_alone(tool, args, stdin)
+            return self._run_alone(tool, args, stdin)
         try:
             return self._run_here(tool, args, stdin)
         except EOFError:
             self._stop()
-            return _run_alone(tool, args, stdin)
+            return self._run_alone(tool, args, stdin)
 
     def _run_here(self, tool: str, args: tuple[str, ...], stdin: bytes) -> ToolResult:
         if self._process is None:
             self._process = subprocess.Popen(
-                java_command(str(tools_resource("ToolRunner.java"))),
+                java_command(str(tools_resource("ToolRunner.java")), version=self.version),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -62,7 +63,7 @@ class KafkaTools:
         assert requests is not None, "a pipe"
         assert answers is not None, "a pipe"
         message = _INT.pack(len(args) + 1)
-        for text in (TOOL_CLASSES.get(tool, tool), *args):
+        for text in (tool_class(tool, self.version), *args):
             data = text.encode()
             message += struct.pack(">H", len(data)) + data
         try:
@@ -75,22 +76,21 @@ class KafkaTools:
         err = _read(answers, _read_int(answers))
         return ToolResult(code, out.decode(), err.decode())
 
+    def _run_alone(self, tool: str, args: tuple[str, ...], stdin: bytes) -> ToolResult:
+        done = subprocess.run(
+            [*java_command(tool_class(tool, self.version), version=self.version), *args],
+            input=stdin,
+            capture_output=True,
+            check=False,
+        )
+        return ToolResult(done.returncode, done.stdout.decode(), done.stderr.decode())
+
     def _stop(self) -> None:
         if self._process is None:
             return
         self._process.kill()
         self._process.communicate()
         self._process = None
-
-
-def _run_alone(tool: str, args: tuple[str, ...], stdin: bytes) -> ToolResult:
-    done = subprocess.run(
-        [*java_command(TOOL_CLASSES.get(tool, tool)), *args],
-        input=stdin,
-        capture_output=True,
-        check=False,
-    )
-    return ToolResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def _read_int(stream: IO[bytes]) -> int:

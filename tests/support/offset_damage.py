@@ -16,7 +16,7 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
-from support.kafka import java_command, tools_resource
+from support.kafka_programs import java_command, tools_resource
 
 #: Where a batch's base offset and last offset delta begin in its header, and their bits.
 BASE_OFFSET, LAST_OFFSET_DELTA = (0, 64), (23, 32)

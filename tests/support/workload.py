@@ -20,7 +20,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from support.kafka import KafkaRunError, RealKafka, kafka_tool, poll_until
+from support.kafka import KafkaRunError, RealKafka, poll_until
+from support.kafka_programs import kafka_tool
 from support.wire import Wire
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.kafka import KafkaUnavailableError
+from support.kafka_programs import KafkaUnavailableError
 from support.stock_clients.base import ClientUnavailableError
 
 

@@ -25,7 +25,7 @@ from support.downloads import (
     DownloadError,
     copy_dependencies,
 )
-from support.kafka import kafka_jars, tools_resource
+from support.kafka_programs import KAFKA_4_3, kafka_jars, tools_resource
 from support.stock_clients.base import (
     READ_SECONDS_MAX,
     ClientUnavailableError,
@@ -226,9 +226,14 @@ def python_client(name: str, bootstrap_servers: str) -> ProgramClient:
     )
 
 
-def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> ProgramClient:
-    """Kafka's own clients. Needs Java, with its compiler among its modules."""
-    jars = kafka_jars()
+def java_client(
+    bootstrap_servers: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    version: str = KAFKA_4_3,
+) -> ProgramClient:
+    """Kafka's own clients, of a version. Needs Java, with its compiler among its modules."""
+    jars = kafka_jars(version)
 
     def build(source: Path, target: Path) -> None:
         _compile_java((source / "Program.java", source / "Transactions.java"), jars, target)

@@ -6,14 +6,20 @@ from pathlib import Path
 import pytest
 
 from support.class_archive import ASKED_BY, quick_start
-from support.kafka import kafka_home, kafka_jars, tools_resource
+from support.kafka_programs import kafka_home, kafka_jars, tool_class, tools_resource
+
+
+def _quick_start() -> list[str]:
+    log4j = tools_resource("log4j2-server.xml")
+    return quick_start(kafka_jars(), kafka_home(), log4j, tool_class("configs"))
+
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
 
 def run(class_path: str) -> subprocess.CompletedProcess[str]:
     """A tool of Kafka's that ends with an error where the archive cannot be used."""
-    flags = quick_start(kafka_jars(), kafka_home(), tools_resource("log4j2-server.xml"))
+    flags = _quick_start()
     command = ["java", "-XX:+UseSerialGC", "-Xshare:on", *flags, "-cp", class_path]
     tool = "org.apache.kafka.tools.TopicCommand"
     return subprocess.run(
@@ -36,4 +42,4 @@ def test_without_the_variable_kafka_starts_as_it_always_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(ASKED_BY)
-    assert quick_start(kafka_jars(), kafka_home(), tools_resource("log4j2-server.xml")) == []
+    assert _quick_start() == []
