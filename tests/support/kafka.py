@@ -528,13 +528,18 @@ _DIRECTORY_ID: Final = re.compile(rb"^directory\.id=.*$", re.MULTILINE)
 
 
 def _files_of(log_dir: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in log_dir.iterdir()}
+    return {
+        str(path.relative_to(log_dir)): path.read_bytes()
+        for path in log_dir.rglob("*")
+        if path.is_file()
+    }
 
 
 def _format_alike(log_dir: Path, files: Mapping[str, bytes]) -> None:
     """Formats a directory as another was, but for its id."""
     for name, content in files.items():
         own = _DIRECTORY_ID.sub(b"directory.id=" + _directory_id(), content)
+        (log_dir / name).parent.mkdir(exist_ok=True)
         (log_dir / name).write_bytes(own if name == "meta.properties" else content)
 
 
