@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.formatting import Voters, format_directories
 from cordwood.model.clock import SystemClock
 from support.kafka import CLUSTER_ID
 from support.kafka_cluster import ControllerOfCluster
@@ -47,7 +47,7 @@ class ClusterBroker(ServedBroker):
             cluster_id=cluster_id,
             clock=SystemClock(),
             controller_endpoints=[],
-            has_dynamic_voters=False,
+            voters=Voters.STATIC,
         )
         roles = {"process.roles": "broker", "node.id": str(node_id), **controller.quorum}
         roles["log.dirs"] = ",".join(map(str, self.log_dirs))

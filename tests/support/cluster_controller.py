@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from cordwood.metadata.feature_levels import DEFAULT_FEATURES
-from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.formatting import Voters, format_directories
 from cordwood.metadata.image import Endpoint
 from cordwood.model.clock import SystemClock
 from support.kafka import CLUSTER_ID
@@ -48,7 +48,7 @@ class ClusterController(ServedBroker):
             cluster_id=CLUSTER_ID,
             clock=SystemClock(),
             controller_endpoints=[Endpoint(name="CONTROLLER", host="127.0.0.1", port=self.port)],
-            has_dynamic_voters=is_dynamic,
+            voters=Voters.SOLE if is_dynamic else Voters.STATIC,
             features=features,
         )
         self._properties = {

@@ -34,12 +34,12 @@ from support.wire import NO_UUID, Plain, Wire
 BROKERS: Final = (1, 2, 3, 4)
 TOPICS: Final = ("a", "b", "c")
 FEATURES: Final = {
-    "metadata.version": (7, 30),
+    "metadata.version": (7, 33),
     "kraft.version": (0, 1),
     "group.version": (0, 1),
     "transaction.version": (0, 2),
     "eligible.leader.replicas.version": (0, 1),
-    "share.version": (0, 1),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
 }
 _CAUGHT_UP: Final = 1 << 40

@@ -40,7 +40,7 @@ _DEPENDENCIES: Mapping[tuple[str, int], tuple[str, int]] = {
 """Source: EligibleLeaderReplicasVersion; the other features need nothing."""
 
 #: Levels of metadata.version that brought something which a downgrade below them would lose.
-_LEVELS_THAT_CHANGED_METADATA = frozenset({8, 10, 11, 12, 13, 15, 17, 23, 30})
+_LEVELS_THAT_CHANGED_METADATA = frozenset({8, 10, 11, 12, 13, 15, 17, 23, 30, 32, 33})
 
 
 def update_features(

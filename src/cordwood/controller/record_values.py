@@ -206,5 +206,6 @@ _CHECKS: Final[Mapping[str, Callable[[Fields], None]]] = {
     "RemoveTopicRecord": _anything,
     "TopicRecord": _topic,
     "UnregisterBrokerRecord": _anything,
+    "UnregisterControllerRecord": _anything,
     "UserScramCredentialRecord": _scram,
 }

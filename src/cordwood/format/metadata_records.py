@@ -193,6 +193,9 @@ message RegisterControllerRecord key=27 versions=0 flexible=0+
 
 message ClearElrRecord key=28 versions=0 flexible=0+
   topicName string
+
+message UnregisterControllerRecord key=29 versions=0 flexible=0+
+  controllerId int32
 """
 )
 

@@ -92,6 +92,7 @@ class ImageDelta:
             "FenceBrokerRecord": lambda fields: self._fence(fields, fenced=True),
             "UnfenceBrokerRecord": lambda fields: self._fence(fields, fenced=False),
             "RegisterControllerRecord": self._register_controller,
+            "UnregisterControllerRecord": self._unregister_controller,
             "ClientQuotaRecord": self._client_quota,
             "ProducerIdsRecord": self._producer_ids,
             "AccessControlEntryRecord": self._acl,
@@ -367,6 +368,9 @@ class ImageDelta:
                 features=_features(fields["features"]),
             ),
         )
+
+    def _unregister_controller(self, fields: Fields) -> None:
+        self._controllers.remove(fields["controllerId"])
 
     # ---- security
 

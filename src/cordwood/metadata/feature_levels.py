@@ -1,6 +1,6 @@
 """The features of a cluster and their levels: those that Kafka knows, and those supported here.
 
-Source: org.apache.kafka.server.common.MetadataVersion, Feature, Kafka 4.3; KIP-584.
+Source: org.apache.kafka.server.common.MetadataVersion, Feature, Kafka 4.4; KIP-584.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Final
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 
-#: The lowest and the highest level of each feature, both inclusive, as Kafka 4.3 has them: levels
+#: The lowest and the highest level of each feature, both inclusive, as Kafka 4.4 has them: levels
 #: that the metadata log of a directory may have.
 KNOWN_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
-    "metadata.version": (7, 30),
+    "metadata.version": (7, 33),
     "kraft.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
-    "share.version": (0, 1),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
@@ -35,8 +35,8 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     )
 }
 
-#: Levels that a cluster formatted here begins with, in the order written: the highest that are
-#: served.
+#: Levels that a cluster formatted here begins with, in the order written: those of 4.3-IV0, so that
+#: a Kafka 4.3 can open the directory too.
 DEFAULT_FEATURES: Final[Mapping[str, int]] = {
     "metadata.version": 30,
     "eligible.leader.replicas.version": 1,
@@ -46,7 +46,7 @@ DEFAULT_FEATURES: Final[Mapping[str, int]] = {
 
 
 def unknown_levels(features: Mapping[str, int]) -> dict[str, int]:
-    """The features at a level above the highest that Kafka 4.3 knows."""
+    """The features at a level above the highest that Kafka 4.4 knows."""
     return {
         name: level
         for name, level in sorted(features.items())

@@ -1,10 +1,16 @@
-"""The files that `kafka-storage format --standalone` writes into log directories.
+"""The files that `kafka-storage format` writes into log directories.
 
-Source: org.apache.kafka.metadata.storage.Formatter, BootstrapDirectory, DynamicVoters; KIP-853.
+Up to metadata.version 4.3-IV0 those of Kafka 4.3: the first records of a cluster are in the
+`bootstrap.checkpoint` of each directory, and the voters in the first snapshot of the metadata log.
+From 4.4-IV0 on those of Kafka 4.4, which writes both into that snapshot, of controllers only.
+
+Source: org.apache.kafka.metadata.storage.Formatter, BootstrapDirectory, DynamicVoters,
+org.apache.kafka.metadata.bootstrap.BootstrapMetadata; KIP-853.
 """
 
 from __future__ import annotations
 
+import enum
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,17 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.format.clean_shutdown import UNKNOWN_BROKER_EPOCH, parse_clean_shutdown
-from cordwood.format.file_names import CLEAN_SHUTDOWN, CLUSTER_METADATA_DIR, META_PROPERTIES
+from cordwood.format.control_record import ControlType
+from cordwood.format.file_names import (
+    CLEAN_SHUTDOWN,
+    CLUSTER_METADATA_DIR,
+    META_PROPERTIES,
+    metadata_snapshot_name,
+)
 from cordwood.format.meta_properties import (
     MetaProperties,
     build_meta_properties,
     parse_meta_properties,
 )
-from cordwood.metadata.feature_levels import DEFAULT_FEATURES
+from cordwood.metadata.feature_levels import DEFAULT_FEATURES, METADATA_VERSION
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.records import ApiRecord, feature_record
 from cordwood.metadata.replay import read_snapshot_records
-from cordwood.metadata.snapshot_file import kraft_controls, snapshot_batches, write_snapshot
+from cordwood.metadata.snapshot_file import ControlRecord, snapshot_batches, write_snapshot
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.rng import Rng, SystemRng
@@ -32,6 +44,16 @@ from cordwood.storage.filesystem import OS, FileSystem
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _DYNAMIC_VOTERS = 1
 _RESERVED_IDS = 100
+#: The level of metadata.version from which on Kafka 4.4's files are written.
+_FIRST_OF_4_4 = 31
+
+
+class Voters(enum.Enum):
+    """Who the voters of a quorum are."""
+
+    STATIC = "named by controller.quorum.voters"
+    SOLE = "this node, the first of a dynamic quorum"
+    UNKNOWN = "of a dynamic quorum, which this node has yet to join"
 
 
 def format_directories(
@@ -43,7 +65,8 @@ def format_directories(
     controller_endpoints: Sequence[Endpoint],
     features: Mapping[str, int] = DEFAULT_FEATURES,
     metadata_dir: Path | None = None,
-    has_dynamic_voters: bool = True,
+    voters: Voters = Voters.SOLE,
+    is_controller: bool = True,
     on_format: Callable[[Path], object] = lambda _: None,
     rng: Rng | None = None,
     fs: FileSystem = OS,
@@ -53,9 +76,8 @@ def format_directories(
     Directories that are already formatted do not change, so a directory can be added later.
     `metadata_dir`, or else the first directory, gets the metadata log. `controller_endpoints` are
     the endpoints of the node's controller listeners, on which a real Kafka listens if it is started
-    on the directories. Without `has_dynamic_voters` no voters are written: controller.quorum.voters
-    names them, or another node has them. `on_format` is called before each directory that is
-    formatted.
+    on the directories; they are written with the sole voter. A node without `is_controller` gets no
+    first records by Kafka 4.4. `on_format` is called before each directory that is formatted.
 
     Raises:
         ConfigError: a directory belongs to another node or cluster, has a reserved id, or the id
@@ -80,10 +102,17 @@ def format_directories(
             continue
         on_format(log_dir)
         fs.make_directory_durably(log_dir)
-        if has_dynamic_voters and log_dir == (metadata_dir or log_dirs[0]):
+        records = [feature_record(name, level) for name, level in features.items() if level]
+        is_bootstrap_apart = features.get(METADATA_VERSION, 0) < _FIRST_OF_4_4
+        if log_dir == (metadata_dir or log_dirs[0]):
             voter = _voter(node_id, directory_id, controller_endpoints)
-            _write_voters(log_dir / CLUSTER_METADATA_DIR, voter, clock.now_ms(), fs)
-        _write_bootstrap(log_dir, features, clock.now_ms(), fs)
+            controls = _kraft_controls(voters, voter)
+            if voters is Voters.SOLE if is_bootstrap_apart else is_controller:
+                _write_first_snapshot(
+                    log_dir, controls, [] if is_bootstrap_apart else records, clock.now_ms(), fs
+                )
+        if is_bootstrap_apart:
+            _write_bootstrap(log_dir, records, clock.now_ms(), fs)
         properties = MetaProperties(
             version=1, cluster_id=cluster_id, node_id=node_id, directory_id=directory_id
         )
@@ -151,20 +180,23 @@ def read_previous_broker_epoch(log_dirs: Iterable[Path], *, fs: FileSystem = OS)
 def read_bootstrap_records(log_dir: Path, *, fs: FileSystem = OS) -> list[ApiRecord]:
     """The records that an empty metadata log begins with.
 
-    The records in `bootstrap.checkpoint`, or else Kafka 4.3's default feature levels.
+    Those in its first snapshot, as Kafka 4.4 formats it, or else in `bootstrap.checkpoint`, or else
+    the default levels.
 
     Raises:
-        CorruptError: the file is malformed.
+        CorruptError: a file is malformed.
+        UnsupportedVersionError: a record is of a kind or version that Kafka 4.4 does not know.
 
-    Source: BootstrapDirectory.read.
+    Source: BootstrapMetadata.fromDirectory, QuorumController.handleLoadBootstrap.
     """
-    path = log_dir / BOOTSTRAP_CHECKPOINT
-    try:
-        data = fs.read_bytes(path)
-    except FileNotFoundError:
-        return [feature_record(name, level) for name, level in DEFAULT_FEATURES.items()]
-    found = read_snapshot_records(path, data)
-    return [ApiRecord(each.name, each.version, each.fields) for each in found]
+    for path in (_first_snapshot(log_dir), log_dir / BOOTSTRAP_CHECKPOINT):
+        try:
+            data = fs.read_bytes(path)
+        except FileNotFoundError:
+            continue
+        if found := read_snapshot_records(path, data):
+            return [ApiRecord(each.name, each.version, each.fields) for each in found]
+    return [feature_record(name, level) for name, level in DEFAULT_FEATURES.items()]
 
 
 def build_quorum_state(
@@ -240,18 +272,36 @@ def _voter(node_id: int, directory_id: uuid.UUID, endpoints: Iterable[Endpoint])
     }
 
 
-def _write_voters(directory: Path, voter: dict[str, Any], now_ms: int, fs: FileSystem) -> None:
+def _kraft_controls(voters: Voters, voter: dict[str, Any]) -> list[ControlRecord]:
+    controls: list[ControlRecord] = []
+    if voters is not Voters.STATIC:
+        controls.append((ControlType.KRAFT_VERSION, {"kRaftVersion": _DYNAMIC_VOTERS}))
+    if voters is Voters.SOLE:
+        controls.append((ControlType.KRAFT_VOTERS, {"voters": [voter]}))
+    return controls
+
+
+def _first_snapshot(log_dir: Path) -> Path:
+    return log_dir / CLUSTER_METADATA_DIR / metadata_snapshot_name(0, 0)
+
+
+def _write_first_snapshot(
+    log_dir: Path,
+    controls: Sequence[ControlRecord],
+    records: Sequence[ApiRecord],
+    now_ms: int,
+    fs: FileSystem,
+) -> None:
+    directory = log_dir / CLUSTER_METADATA_DIR
     fs.make_directory(directory)
-    controls = kraft_controls(_DYNAMIC_VOTERS, [voter])
     batches = snapshot_batches(
-        [], epoch=0, now_ms=now_ms, last_contained_ms=now_ms, controls=controls
+        records, epoch=0, now_ms=now_ms, last_contained_ms=now_ms, controls=controls
     )
     write_snapshot(directory, 0, 0, batches, fs)
 
 
 def _write_bootstrap(
-    log_dir: Path, features: Mapping[str, int], now_ms: int, fs: FileSystem
+    log_dir: Path, records: Sequence[ApiRecord], now_ms: int, fs: FileSystem
 ) -> None:
-    records = [feature_record(name, level) for name, level in features.items() if level]
     batches = snapshot_batches(records, epoch=0, now_ms=now_ms, last_contained_ms=0)
     fs.replace_durably(log_dir / BOOTSTRAP_CHECKPOINT, b"".join(batches))

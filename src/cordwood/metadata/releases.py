@@ -1,7 +1,7 @@
 """The releases of Kafka that a cluster can be formatted for, and their levels of features.
 
 Source: org.apache.kafka.server.common.MetadataVersion, Feature, and the classes of the features
-(Kafka 4.3); org.apache.kafka.metadata.storage.Formatter; KIP-584, KIP-1022.
+(Kafka 4.4); org.apache.kafka.metadata.storage.Formatter; KIP-584, KIP-1022.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ RELEASES: Final = (
     *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2"),
     *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0"),
     *("4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
+    *("4.4-IV0", "4.4-IV1", "4.4-IV2"),
 )
 """Every level of metadata.version by its name, from the lowest on."""
 
 LATEST_RELEASE: Final = RELEASES[-1]
+DEFAULT_RELEASE: Final = "4.3-IV0"
+"""The release of a cluster for which none is asked for: a Kafka 4.3 and a 4.4 can open it."""
 
 _FIRST_LEVEL: Final = KNOWN_FEATURES[_METADATA][0]
 
@@ -30,7 +33,7 @@ _FIRST_LEVEL: Final = KNOWN_FEATURES[_METADATA][0]
 _BEGINNINGS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     "eligible.leader.replicas.version": ((26, 1),),
     "group.version": ((22, 1),),
-    "share.version": ((28, 1),),
+    "share.version": ((28, 1), (31, 2)),
     "streams.version": ((29, 1),),
     "transaction.version": ((24, 2),),
 }
@@ -74,7 +77,7 @@ def feature_levels(
     kraft.version is not among them: it is written where the voters are.
 
     Args:
-        release: one of `RELEASES`, None for the latest.
+        release: one of `RELEASES`, None for `DEFAULT_RELEASE`.
         wanted: levels by feature that go before the release's.
         is_dynamic: whether the quorum's voters are dynamic.
 
@@ -127,7 +130,7 @@ def _metadata_level(release: str | None, wanted: Mapping[str, int]) -> int:
                 "java.lang.IllegalArgumentException",
             )
         return level
-    return RELEASES.index(release or LATEST_RELEASE) + _FIRST_LEVEL
+    return RELEASES.index(release or DEFAULT_RELEASE) + _FIRST_LEVEL
 
 
 def _level_at(name: str, metadata_level: int) -> int:

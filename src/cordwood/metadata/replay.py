@@ -65,7 +65,7 @@ def read_metadata_image(
     Raises:
         CorruptError: a file is malformed, records contradict each other, or a part of the log is
             missing.
-        UnsupportedVersionError: a record is of a kind or version that Kafka 4.3 does not know.
+        UnsupportedVersionError: a record is of a kind or version that Kafka 4.4 does not know.
         OSError: a file cannot be read.
     """
     replay = replay_metadata_log(directory, read_bytes=read_bytes)
@@ -120,7 +120,7 @@ def read_snapshot_records(path: Path, data: bytes) -> list[MetadataRecord]:
 
     Raises:
         CorruptError: the file is malformed.
-        UnsupportedVersionError: a record is of a kind or version that Kafka 4.3 does not know.
+        UnsupportedVersionError: a record is of a kind or version that Kafka 4.4 does not know.
     """
     found = []
     for position, batch in _batches(path, data):
@@ -188,7 +188,7 @@ class Replay:
 
         Raises:
             CorruptError: a record cannot be read, or contradicts those before it.
-            UnsupportedVersionError: a record is of a kind or version that Kafka 4.3 does not know.
+            UnsupportedVersionError: a record is of a kind or version that Kafka 4.4 does not know.
         """
         header = batch.header
         self.take_batch(batch, from_offset=self.next_offset)
@@ -310,9 +310,17 @@ def _is_behind(logs: Sequence[_LogFile], snapshot: _Snapshot, read_bytes: ReadBy
 
 
 def _replay_snapshot(snapshot: _Snapshot, data: bytes, replay: Replay) -> None:
-    """Applies a snapshot; its offsets count from 0 in the file, and are not the log's."""
+    """Applies a snapshot; its offsets count from 0 in the file, and are not the log's.
+
+    Records of the snapshot at offset 0 are those that a controller begins an empty log with: the
+    log has them, too.
+
+    Source: org.apache.kafka.raft.RaftClient.Listener.handleLoadBootstrap.
+    """
     is_complete = False
     for position, batch in _batches(snapshot.path, data):
+        if not snapshot.end_offset and not batch.header.is_control:
+            continue
         with _placed_at(snapshot.path, position):
             is_complete = replay.take_batch(batch)
     if not is_complete:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
-from cordwood.metadata.formatting import format_directories, read_directory
+from cordwood.metadata.formatting import Voters, format_directories, read_directory
 from cordwood.metadata.image import Endpoint
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
@@ -90,7 +90,7 @@ def format_node(
             clock=clock,
             controller_endpoints=_controller_endpoints(settings),
             # Where a directory is formatted already, the voters are known there.
-            has_dynamic_voters=not found,
+            voters=Voters.STATIC if found else Voters.SOLE,
             fs=fs,
         )
     except OSError as error:

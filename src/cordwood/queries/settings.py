@@ -126,7 +126,7 @@ def _newer(metadata: MetadataImage) -> str:
         return ""
     found = ", ".join(f"{name} {level}" for name, level in levels.items())
     return (
-        f"the metadata log is that of a newer Kafka than 4.3 ({found}): it may have settings that "
+        f"the metadata log is that of a newer Kafka than 4.4 ({found}): it may have settings that "
         "are not known here"
     )
 

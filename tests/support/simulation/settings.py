@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.formatting import Voters, format_directories
 from cordwood.model.clock import Clock
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.watched import SeededRng
@@ -101,7 +101,7 @@ def format_disk(
         cluster_id=CLUSTER_ID,
         clock=clock,
         controller_endpoints=[],
-        has_dynamic_voters=False,
+        voters=Voters.STATIC,
         rng=rng,
         fs=fs,
     )

@@ -12,7 +12,14 @@ from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.controller.controller import Controller
 from cordwood.controller.quotas import alter_client_quotas
 from cordwood.metadata.cache import MetadataCache
-from cordwood.metadata.controller_requests import FeatureUpdate, NewTopic, QuotaChange, Reassignment
+from cordwood.metadata.controller_requests import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdate,
+    NewTopic,
+    QuotaChange,
+    Reassignment,
+)
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.model.kafka_errors import (
     BrokerIdNotRegisteredError,
@@ -349,6 +356,22 @@ class TestFeatures:
             requests_to(controller).update_features([FeatureUpdate("metadata.version", 25, 2)])
         with pytest.raises(InvalidUpdateVersionError, match="Unsafe metadata downgrade"):
             requests_to(controller).update_features([FeatureUpdate("metadata.version", 25, 3)])
+
+    def test_each_metadata_version_of_4_4(self, controller: Controller) -> None:
+        def change(level: int, kind: int) -> None:
+            requests_to(controller).update_features(
+                [FeatureUpdate("metadata.version", level, kind)]
+            )
+
+        with pytest.raises(InvalidUpdateVersionError, match="only supports versions 7-33"):
+            change(34, UPGRADE)
+        change(31, UPGRADE)
+        change(30, SAFE_DOWNGRADE)  # 31 has no new record
+        change(33, UPGRADE)
+        assert controller.image.metadata_version == 33
+        for level in (32, 31, 30):
+            with pytest.raises(InvalidUpdateVersionError, match="Refusing to perform"):
+                change(level, SAFE_DOWNGRADE)
 
     def test_the_voters_version_is_among_those_in_force(self, controller: Controller) -> None:
         assert controller.log.kraft_version == 1

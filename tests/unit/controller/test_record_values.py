@@ -53,7 +53,7 @@ BAD = [
     *(("ConfigRecord", {"resourceType": kind}) for kind in (-1, 0, 1, 3, 6, 7, 8, 9, 64, 127)),
     ("ConfigRecord", {"name": ""}),
     ("FeatureLevelRecord", {"name": "no.such.feature"}),
-    *(("FeatureLevelRecord", {"featureLevel": level}) for level in (-1, 0, 6, 31, 32767)),
+    *(("FeatureLevelRecord", {"featureLevel": level}) for level in (-1, 0, 6, 34, 32767)),
     *(("PartitionChangeRecord", {"leaderRecoveryState": state}) for state in (-128, -2, 2, 127)),
     ("PartitionChangeRecord", {"leader": -3}),
     ("PartitionChangeRecord", {"partitionId": -1}),

@@ -1,4 +1,4 @@
-"""Records of a start, a stop and a crash, one by one as Kafka 4.3 writes them."""
+"""Records of a start, a stop and a crash, one by one as Kafka writes them."""
 
 from __future__ import annotations
 
@@ -56,6 +56,25 @@ def test_an_empty_log_begins_with_the_voters_and_the_bootstrap_records(
     broker = controller.image.brokers[1]
     assert (broker.epoch, broker.fenced, broker.log_dirs) == (11, False, tuple(place.ids))
     assert controller.image.offset == 13
+
+
+def test_the_records_of_a_cluster_of_4_4_are_in_its_first_snapshot(tmp_path: Path) -> None:
+    levels = {"metadata.version": 33, "group.version": 1, "share.version": 2}
+    place = ControllerUnderTest(tmp_path / "d", features=levels)
+    assert not (tmp_path / "d/bootstrap.checkpoint").exists()
+    assert read_metadata_image(place.directory).features == {}  # none is committed yet
+    controller = place.serve()
+    assert controller.image.features == levels
+    assert [names_of(batch) for batch in place.batches()][:3] == [
+        ["LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS"],
+        ["BeginTransactionRecord", *["FeatureLevelRecord"] * 3, "EndTransactionRecord"],
+        ["RegisterControllerRecord"],
+    ]
+    controller = place.restarted(controller)
+    assert controller.image.features == levels
+    assert [names_of(batch) for batch in place.batches()].count(
+        ["BeginTransactionRecord", *["FeatureLevelRecord"] * 3, "EndTransactionRecord"]
+    ) == 1
 
 
 def test_the_quorum_state_names_the_leader_of_each_epoch(place: ControllerUnderTest) -> None:

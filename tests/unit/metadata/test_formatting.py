@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from cordwood.format.clean_shutdown import build_clean_shutdown
+from cordwood.metadata.feature_levels import DEFAULT_FEATURES
 from cordwood.metadata.formatting import (
+    Voters,
     format_directories,
+    read_bootstrap_records,
     read_directory,
     read_previous_broker_epoch,
 )
@@ -31,6 +35,21 @@ def formatted(*log_dirs: Path, node_id: int = 1, cluster_id: str = CLUSTER_ID) -
         controller_endpoints=[ENDPOINT],
     )
     return [str(each) for each in ids]
+
+
+def format_as(
+    features: Mapping[str, int], *log_dirs: Path, voters: Voters, is_controller: bool = True
+) -> None:
+    format_directories(
+        log_dirs,
+        node_id=1,
+        cluster_id=CLUSTER_ID,
+        clock=ManualClock(),
+        controller_endpoints=[ENDPOINT],
+        features=features,
+        voters=voters,
+        is_controller=is_controller,
+    )
 
 
 def files_below(path: Path) -> set[str]:
@@ -63,6 +82,40 @@ def test_the_first_directory_holds_the_voters_and_each_its_properties(tmp_path: 
         ["SNAPSHOT_HEADER", "KRAFT_VERSION", "KRAFT_VOTERS"],
         ["SNAPSHOT_FOOTER"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("voters", "controls"),
+    [
+        (Voters.SOLE, ["KRAFT_VERSION", "KRAFT_VOTERS"]),
+        (Voters.UNKNOWN, ["KRAFT_VERSION"]),
+        (Voters.STATIC, []),
+    ],
+)
+def test_from_4_4_on_the_first_snapshot_has_the_records_too(
+    tmp_path: Path, voters: Voters, controls: list[str]
+) -> None:
+    levels = {"metadata.version": 31, "share.version": 2, "group.version": 0}
+    format_as(levels, tmp_path / "d", tmp_path / "e", voters=voters)
+    assert files_below(tmp_path) == {"d/meta.properties", f"d/{VOTERS}", "e/meta.properties"}
+    assert [names_of(batch) for batch in batches_in((tmp_path / "d" / VOTERS).read_bytes())] == [
+        ["SNAPSHOT_HEADER", *controls],
+        ["FeatureLevelRecord"] * 2,
+        ["SNAPSHOT_FOOTER"],
+    ]
+    records = read_bootstrap_records(tmp_path / "d")
+    assert {each.fields["name"]: each.fields["featureLevel"] for each in records} == {
+        "metadata.version": 31,
+        "share.version": 2,
+    }
+
+
+def test_a_broker_has_no_first_snapshot(tmp_path: Path) -> None:
+    format_as({"metadata.version": 33}, tmp_path / "d", voters=Voters.STATIC, is_controller=False)
+    assert files_below(tmp_path) == {"d/meta.properties"}
+    assert [each.fields["name"] for each in read_bootstrap_records(tmp_path / "d")] == list(
+        DEFAULT_FEATURES
+    )
 
 
 def test_formatted_ones_stay_as_they_are_and_new_ones_are_added(tmp_path: Path) -> None:

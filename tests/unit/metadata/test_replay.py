@@ -235,6 +235,20 @@ class TestRecords:
         directory.log([("UnregisterBrokerRecord", 0, same)])
         assert directory.read().brokers == {}
 
+    def test_controllers(self, directory: Directory) -> None:
+        registration = {
+            "controllerId": 3000,
+            "incarnationId": ORDERS_ID,
+            "zkMigrationReady": False,
+            "endPoints": [],
+            "features": [],
+        }
+        directory.log([("RegisterControllerRecord", 0, registration)])
+        assert list(directory.read().controllers) == [3000]
+        unregistered: Change = ("UnregisterControllerRecord", 0, {"controllerId": 3000})
+        directory.log([unregistered, unregistered])
+        assert directory.read().controllers == {}
+
     def test_features(self, directory: Directory) -> None:
         directory.log(
             [

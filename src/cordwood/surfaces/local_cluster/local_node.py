@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.formatting import Voters, format_directories
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError
 from cordwood.queries.http_client import ask, read
@@ -110,7 +110,7 @@ class LocalNode:
             cluster_id=cluster_id,
             clock=SystemClock(),
             controller_endpoints=[],
-            has_dynamic_voters=False,
+            voters=Voters.STATIC,
             fs=fs,
         )
 

@@ -406,8 +406,8 @@ def metadata_log(root: Path, *, level: int) -> None:
 
 
 def test_by_a_metadata_log_of_a_newer_kafka_nothing_is_removed(root: Path) -> None:
-    metadata_log(root, level=33)
-    words = "the metadata log is that of a newer Kafka than 4.3 (metadata.version 33)"
+    metadata_log(root, level=34)
+    words = "the metadata log is that of a newer Kafka than 4.4 (metadata.version 34)"
     result = run(root, *NOW, *EXPIRE)
     assert result.exit_code == 1
     assert words in result.stderr
@@ -417,8 +417,9 @@ def test_by_a_metadata_log_of_a_newer_kafka_nothing_is_removed(root: Path) -> No
     assert statuses(planned)["x-0"] == "planned"
 
 
-def test_a_metadata_log_of_kafka_4_3_is_known(root: Path) -> None:
-    metadata_log(root, level=30)
+@pytest.mark.parametrize("level", [30, 33])
+def test_a_metadata_log_of_kafka_4_3_and_4_4_is_known(root: Path, level: int) -> None:
+    metadata_log(root, level=level)
     report_of(root, *NOW, *EXPIRE)
     assert segments(root, "x-0") == [4]
 

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
-from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.formatting import Voters, format_directories
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.load_progress import LoadLines
@@ -150,7 +150,7 @@ def test_it_stops_while_it_waits_for_a_controller(tmp_path: Path) -> None:
         cluster_id="Y29yZHdvb2QtdGVzdHMtMQ",
         clock=SystemClock(),
         controller_endpoints=[],
-        has_dynamic_voters=False,
+        voters=Voters.STATIC,
     )
     settings = {
         "process.roles": "broker",

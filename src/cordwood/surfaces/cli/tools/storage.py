@@ -23,9 +23,10 @@ from cordwood.configs.texts import (
 from cordwood.format.file_names import META_PROPERTIES
 from cordwood.format.meta_properties import MetaProperties
 from cordwood.format.properties import parse_properties
-from cordwood.metadata.formatting import format_directories, read_directory, require_own
+from cordwood.metadata.formatting import Voters, format_directories, read_directory, require_own
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.releases import (
+    DEFAULT_RELEASE,
     LATEST_RELEASE,
     RELEASES,
     FeatureLevelError,
@@ -91,7 +92,7 @@ USAGE = Usage(
         Option(
             "release-version",
             f"The release whose levels of features to begin with (-r), from {RELEASES[0]} to "
-            f"{LATEST_RELEASE}.",
+            f"{LATEST_RELEASE}; {DEFAULT_RELEASE} if none is given.",
             "RELEASE",
         ),
         Option("feature", "The level of a feature, such as group.version=1 (-f).", "NAME=LEVEL"),
@@ -438,7 +439,8 @@ def _format_directories(
             controller_endpoints=config.controller_endpoints,
             features=levels,
             metadata_dir=Path(config.metadata_dir),
-            has_dynamic_voters=options.has("standalone"),
+            voters=_voters(config, options),
+            is_controller="controller" in config.roles,
             on_format=show,
         )
     except OSError as error:
@@ -455,6 +457,13 @@ def _format_directories(
                 release=release,
             )
         )
+
+
+def _voters(config: _Config, options: Options) -> Voters:
+    if options.has("standalone"):
+        return Voters.SOLE
+    is_static = config.has_static_voters or not options.has("no-initial-controllers")
+    return Voters.STATIC if is_static else Voters.UNKNOWN
 
 
 def _looked_at(

@@ -129,6 +129,18 @@ def test_levels_of_features_are_those_asked_for(root: Path) -> None:
     }
 
 
+def test_a_directory_of_4_4_is_formatted_as_4_4_does(root: Path) -> None:
+    out = formatted(root, "release", "-s -r 4.4")
+    assert "with metadata.version 4.4-IV2." in out
+    assert [each.name for each in (root / "release").iterdir() if each.is_file()] == [
+        "meta.properties"
+    ]
+    with RunningBroker(log_dir=root / "release", engine=NoEngine) as broker:
+        assert broker.broker.metadata.image.metadata_version == 33
+    formatted(root, "broker", "-N -r 4.4")
+    assert [each.name for each in (root / "broker").iterdir()] == ["meta.properties"]
+
+
 @pytest.mark.parametrize(
     ("release", "levels"),
     [
@@ -140,6 +152,10 @@ def test_levels_of_features_are_those_asked_for(root: Path) -> None:
         (
             "4.3",
             {"eligible.leader.replicas": 1, "group": 1, "share": 1, "streams": 1, "transaction": 2},
+        ),
+        (
+            "4.4",
+            {"eligible.leader.replicas": 1, "group": 1, "share": 2, "streams": 1, "transaction": 2},
         ),
     ],
 )
