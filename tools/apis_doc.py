@@ -78,7 +78,6 @@ UNSERVED: Final[Mapping[int, str]] = {
     91: _SHARE,
     92: _SHARE,
     93: _STREAMS,
-    94: _QUORUM,
 }
 """APIs that neither brokers nor controllers serve, and why; ApiVersions does not name them."""
 

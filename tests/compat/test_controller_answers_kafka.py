@@ -17,11 +17,12 @@ from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.clock import SystemClock
 from cordwood.testing.broker import RunningBroker
 from support.kafka import KafkaRunError, RealKafka, poll_until
+from support.kafka_programs import KAFKA_4_4
 from support.no_engine import NoEngine
 from support.ports import free_port
 from support.wire import Wire
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")]
 
 CLUSTER_ID = "Y29yZHdvb2QtdGVzdHMtMQ"
 METADATA = "__cluster_metadata"
@@ -247,7 +248,7 @@ def features() -> Iterator[Request]:
         *((elr, 0, 2), (elr, 1, 1), (elr, 0, 1), (elr, 1, 2), (elr, 2, 1)),
         *(("nope", 1, 1), ("nope", 0, 1)),
         *((level, 29, 1), (level, 29, 2), (level, 25, 2), (level, 25, 3), (level, 99, 1)),
-        *((level, 30, 1), (level, 3, 2)),
+        *((level, 30, 1), (level, 3, 2), (level, 34, 1), (level, 31, 1), (level, 30, 2)),
         *((elr, -1, 1), (elr, 0, 0), (elr, 0, 7)),
         *(("kraft.version", 0, 2), ("kraft.version", 1, 1), ("kraft.version", 2, 1)),
     ):
@@ -279,6 +280,13 @@ def quorum() -> Iterator[Request]:
     yield asking_quorum(1, METADATA, 1)
     yield "describe_quorum", 2, {"topics": []}
     yield "unregister_broker", 0, {"broker_id": 7}
+    for controller_id in (1, 7):
+        yield "unregister_controller", 0, {"controller_id": controller_id}
+    yield updating(2, ("metadata.version", 33, 1))
+    for controller_id in (1, 7):
+        yield "unregister_controller", 0, {"controller_id": controller_id}
+    for level in (32, 30):
+        yield updating(2, ("metadata.version", level, 2))
 
 
 def deleting(*asked: tuple[str | None, uuid.UUID | None]) -> Request:
@@ -325,7 +333,7 @@ def test_the_answers_are_those_of_a_real_kafka(tmp_path: Path) -> None:
         clock=SystemClock(),
         controller_endpoints=[Endpoint(name="CONTROLLER", host="127.0.0.1", port=controller_port)],
     )
-    with RealKafka(tmp_path / "kafka", log_dirs=[theirs]) as kafka:
+    with RealKafka(tmp_path / "kafka", log_dirs=[theirs], version=KAFKA_4_4) as kafka:
         controller = f"127.0.0.1:{controller_port}"
         kafka.start(
             {

@@ -15,8 +15,9 @@ from support.cluster_controller import ClusterController
 from support.controller_script import Station, differences
 from support.kafka import poll_until
 from support.kafka_cluster import KafkaController
+from support.kafka_programs import KAFKA_4_4
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")]
 
 STEPS = 300
 _START_S = 120.0
@@ -47,7 +48,12 @@ def stations(root: Path) -> Iterator[tuple[Station, Station]]:
     """A new controller of each kind."""
     features = {**DEFAULT_FEATURES, "share.version": 1, "streams.version": 1}
     own = ClusterController(root / "cordwood", properties=_QUIET, features=features)
-    with KafkaController(root / "kafka", properties=_QUIET) as kafka, own:
+    with (
+        KafkaController(
+            root / "kafka", properties=_QUIET, version=KAFKA_4_4, release="4.3"
+        ) as kafka,
+        own,
+    ):
         kafka.launch()
         own.start()
         poll_until(kafka.serving, timeout_s=_START_S, what="the start of a controller")

@@ -43,6 +43,7 @@ PLACE: Final = ((r"^  (?:advertised\.)?listeners=.*\n|^  controller\.quorum\.vot
 #: Features of which no level is served are not advertised: groups of later kinds.
 FEATURES: Final = (
     (r"Epoch: \d+", ""),
+    (r"(Feature: metadata\.version .*SupportedMaxVersion:) .*?(FinalizedVersionLevel)", r"\1 \2"),
     (r"(kraft.version.*Level:) \d", r"\1 <number>"),
     (r"Feature: (?:share|streams)\.version .*\n", ""),
 )

@@ -406,6 +406,10 @@ def _unregister(world: World) -> Step:
     return world.step("unregister_broker", {"broker_id": world.rng.choice((2, -1, 99))})
 
 
+def _unregister_controller(world: World) -> Step:
+    return world.step("unregister_controller", {"controller_id": world.rng.choice((1, -1, 99))})
+
+
 # --- Quotas --------------------------------------------------------------------------------------
 
 
@@ -676,6 +680,7 @@ DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _sasl: ("sasl_handshake", 0.2),
     _scram: ("describe_user_scram_credentials", 0.2),
     _unregister: ("unregister_broker", 0.2),
+    _unregister_controller: ("unregister_controller", 0.2),
     _alter_quotas: ("alter_client_quotas", 1.5),
     _describe_quotas: ("describe_client_quotas", 1.5),
     _find_coordinator: ("find_coordinator", 1),

@@ -63,6 +63,7 @@ _BY_API: Final[Mapping[str, Mapping[str, Any]]] = {
     "list_offsets": {"replica_id": -1, "timestamp": -1},
     "offset_commit": {"generation_id_or_member_epoch": -1, "member_id": ""},
     "unregister_broker": {"broker_id": 99},
+    "unregister_controller": {"controller_id": 99},
     "update_features": {"upgrade_type": 1},
 }
 _ELSEWHERE: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {

@@ -33,6 +33,7 @@ from cordwood.protocol.data import (
     MetadataRequest,
     MetadataResponse,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
 )
 
 _BROKERS, _CONTROLLERS = 1, 2
@@ -170,6 +171,11 @@ class Admin:
     def unregister_broker(self, broker_id: int) -> None:
         """Makes the cluster forget a broker."""
         answer = self._cluster.call(UnregisterBrokerRequest(broker_id=broker_id))
+        require(answer.error_code, answer.error_message)
+
+    def unregister_controller(self, controller_id: int) -> None:
+        """Makes the cluster forget a controller."""
+        answer = self._cluster.call(UnregisterControllerRequest(controller_id=controller_id))
         require(answer.error_code, answer.error_message)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDirFacts]:

@@ -220,6 +220,7 @@ RULES: Mapping[str, RetryRule] = {
     "alter_client_quotas": RetryRule(actions=_CONTROLLED, places=("entries.error_code",)),
     "alter_user_scram_credentials": RetryRule(actions=_CONTROLLED, places=_RESULTS),
     "unregister_broker": RetryRule(actions={ErrorCode.REQUEST_TIMED_OUT: Action.AGAIN}),
+    "unregister_controller": RetryRule(actions={ErrorCode.REQUEST_TIMED_OUT: Action.AGAIN}),
     "describe_quorum": RetryRule(actions=_AGAIN, places=("error_code", *_PARTITIONS)),
     # ---- answered by any broker as it is
     "describe_cluster": RetryRule(actions=_NO_RETRY),

@@ -191,6 +191,13 @@ class LocalControllerChannel:
             lambda view: (registration.unregistering(view, broker_id), None), in_parts=True
         )
 
+    async def unregister_controller(self, controller_id: int) -> None:
+        """Removes the registration of a controller other than this one, the active one."""
+        own = self._controller.node_id
+        await self._change(
+            lambda view: (registration.unregistering_controller(view, controller_id, own), None)
+        )
+
     async def describe_quorum(self) -> QuorumInfo:
         """Describes the only voter, which is the controller, and the nodes that follow it."""
         controller = self._controller

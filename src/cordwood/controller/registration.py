@@ -35,6 +35,7 @@ from cordwood.metadata.records import (
     ApiRecord,
     Records,
     has_controller_registration,
+    has_controller_unregistration,
     has_cordoned_directories,
     has_directories,
     has_elr,
@@ -44,7 +45,9 @@ from cordwood.metadata.records import (
 )
 from cordwood.model.kafka_errors import (
     BrokerIdNotRegisteredError,
+    ControllerIdNotRegisteredError,
     InvalidRegistrationError,
+    InvalidRequestError,
     KafkaError,
     UnsupportedRequestError,
 )
@@ -271,6 +274,29 @@ def unregistering(view: ClusterView, broker_id: int) -> Records:
         raise BrokerIdNotRegisteredError(f"Broker ID {broker_id} is not currently registered")
     fields = {"brokerId": broker_id, "brokerEpoch": broker.epoch}
     return [*leaving(view, broker_id), ApiRecord("UnregisterBrokerRecord", 0, fields)]
+
+
+def unregistering_controller(view: ClusterView, controller_id: int, active_id: int) -> Records:
+    """The record that removes the registration of a controller that is not the active one.
+
+    Raises:
+        InvalidRequestError: it is the active one.
+        UnsupportedRequestError: the cluster's metadata.version is too low for it.
+        ControllerIdNotRegisteredError: it is not known.
+
+    Source: QuorumController.unregisterController, ClusterControlManager.unregisterController.
+    """
+    if controller_id == active_id:
+        raise InvalidRequestError("Controller cannot unregister itself while it is active.")
+    if not has_controller_unregistration(view.image.metadata_version):
+        raise UnsupportedRequestError(
+            "The current MetadataVersion is too old to support controller unregistration."
+        )
+    if controller_id not in view.image.controllers:
+        raise ControllerIdNotRegisteredError(
+            f"Controller ID {controller_id} is not currently registered"
+        )
+    return [ApiRecord("UnregisterControllerRecord", 0, {"controllerId": controller_id})]
 
 
 def producer_ids(

@@ -101,5 +101,8 @@ class AdminChannel(ControllerChannel, Protocol):
     async def unregister_broker(self, broker_id: int) -> None:
         """Removes the registration of a broker."""
 
+    async def unregister_controller(self, controller_id: int) -> None:
+        """Removes the registration of a controller that is not the active one."""
+
     async def describe_quorum(self) -> QuorumInfo:
         """Describes the voters of the metadata log, its leader and its end."""

@@ -26,6 +26,7 @@ _CONTROLLER_REGISTRATION = 15
 _DIRECTORY_ASSIGNMENT = 17
 _ELR = 23
 _CORDONED = 30
+_CONTROLLER_UNREGISTRATION = 33
 
 FENCE, UNFENCE = 1, -1
 
@@ -69,6 +70,11 @@ def has_directories(metadata_version: int) -> bool:
 def has_cordoned_directories(metadata_version: int) -> bool:
     """Whether brokers register cordoned directories (KIP-1066)."""
     return metadata_version >= _CORDONED
+
+
+def has_controller_unregistration(metadata_version: int) -> bool:
+    """Whether the registration of a controller can be removed."""
+    return metadata_version >= _CONTROLLER_UNREGISTRATION
 
 
 def has_elr(features: Mapping[str, int]) -> bool:

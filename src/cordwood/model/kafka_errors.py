@@ -288,6 +288,10 @@ class BrokerIdNotRegisteredError(KafkaError):
     """A broker that is not registered."""
 
 
+class ControllerIdNotRegisteredError(KafkaError):
+    """A controller that is not registered."""
+
+
 class UnsupportedRequestError(KafkaError):
     """A request of which a part is of a version that is not known.
 

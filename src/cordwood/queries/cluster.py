@@ -25,6 +25,13 @@ class UnregisteredBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisteredController:
+    """The id of a controller that is no longer registered."""
+
+    unregistered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerAddress:
     """A broker and where it is."""
 

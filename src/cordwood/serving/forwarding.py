@@ -30,7 +30,7 @@ from cordwood.serving.request_errors import UnansweredRequestError
 _log = logging.getLogger(__name__)
 
 #: Source: the cases of KafkaApis.handle that call forwardToController.
-FORWARDED: Final = frozenset({19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81})
+FORWARDED: Final = frozenset({19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94})
 _TIMEOUT_MS: Final = 60_000
 # The client's answer has the client's own, whatever the controller is given.
 _CORRELATION_ID: Final = 0

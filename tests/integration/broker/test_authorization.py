@@ -453,6 +453,7 @@ CASES = [
         {DENIED_TOPIC: 1},
     ),
     Case(64, 0, {"broker_id": 7}, [cluster(AclOperation.ALTER)], {DENIED_CLUSTER: 1}),
+    Case(94, 0, {"controller_id": 7}, [cluster(AclOperation.ALTER)], {DENIED_CLUSTER: 1}),
     Case(
         65,
         0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.controller.controller import Controller
 from cordwood.controller.quotas import alter_client_quotas
+from cordwood.controller.registration import unregistering_controller
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import (
     SAFE_DOWNGRADE,
@@ -21,12 +23,15 @@ from cordwood.metadata.controller_requests import (
     Reassignment,
 )
 from cordwood.metadata.publisher import MetadataUpdate
+from cordwood.metadata.records import ApiRecord
 from cordwood.model.kafka_errors import (
     BrokerIdNotRegisteredError,
+    ControllerIdNotRegisteredError,
     InvalidRequestError,
     InvalidUpdateVersionError,
     KafkaError,
     UnknownServerError,
+    UnsupportedRequestError,
 )
 from support.controller_under_test import ControllerUnderTest, names_of, requests_to
 
@@ -376,6 +381,25 @@ class TestFeatures:
     def test_the_voters_version_is_among_those_in_force(self, controller: Controller) -> None:
         assert controller.log.kraft_version == 1
         assert "kraft.version" not in controller.image.features
+
+
+def test_a_controller_that_is_not_the_active_one_can_be_forgotten(controller: Controller) -> None:
+    requests = requests_to(controller)
+    with pytest.raises(InvalidRequestError, match="cannot unregister itself"):
+        requests.unregister_controller(1)
+    with pytest.raises(UnsupportedRequestError, match="MetadataVersion is too old"):
+        requests.unregister_controller(7)
+    requests.update_features([FeatureUpdate("metadata.version", 33)])
+    with pytest.raises(
+        ControllerIdNotRegisteredError, match="Controller ID 7 is not currently registered"
+    ):
+        requests.unregister_controller(7)
+    image = controller.image
+    both = image.controllers.changed({7: replace(image.controllers[1], controller_id=7)})
+    view = replace(controller.view(), image=replace(image, controllers=both))
+    assert unregistering_controller(view, 7, 1) == [
+        ApiRecord("UnregisterControllerRecord", 0, {"controllerId": 7})
+    ]
 
 
 def test_a_broker_that_is_not_registered_cannot_be_forgotten(controller: Controller) -> None:

@@ -16,7 +16,13 @@ from cordwood.queries.broker_log_dirs import ClusterLogDirs
 from cordwood.queries.cleaner import BrokerCleaner, ClusterCleaners
 from cordwood.queries.cleaning import Cleaning
 from cordwood.queries.clock import ClockAnswer
-from cordwood.queries.cluster import BrokerApis, ClusterEndpoint, ClusterId, UnregisteredBroker
+from cordwood.queries.cluster import (
+    BrokerApis,
+    ClusterEndpoint,
+    ClusterId,
+    UnregisteredBroker,
+    UnregisteredController,
+)
 from cordwood.queries.configs import AlteredConfigs, ConfigEntities, DescribedQuotas
 from cordwood.queries.explain.answer import Explanation
 from cordwood.queries.group_expiry import GroupExpiry
@@ -68,6 +74,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "cluster list-endpoints": Sequence[ClusterEndpoint],
     "cluster up": DescribedCluster,
     "cluster unregister": UnregisteredBroker,
+    "cluster unregister-controller": UnregisteredController,
     "configs --alter": AlteredConfigs,
     "configs --describe": ConfigEntities | DescribedQuotas,
     "console-consumer": ReadRecord,

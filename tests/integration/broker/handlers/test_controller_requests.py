@@ -227,6 +227,12 @@ def test_features_and_brokers(wire: Wire) -> None:
     assert [each["feature"] for each in answer["results"]] == [feature]
     answer = wire.ask("unregister_broker", 0, {"broker_id": 77})
     assert answer["error_code"] == "broker_id_not_registered"
+    answer = wire.ask("unregister_controller", 0, {"controller_id": 77})
+    assert answer["error_code"] == "unsupported_version"  # of the cluster's metadata.version
+    update = {"feature": "metadata.version", "max_version_level": 33, "upgrade_type": 1}
+    wire.ask("update_features", 1, {**asked, "feature_updates": [update]})
+    answer = wire.ask("unregister_controller", 0, {"controller_id": 77})
+    assert answer["error_code"] == "controller_id_not_registered"
 
 
 def test_the_quorum_is_this_broker(wire: Wire, running: RunningBroker) -> None:

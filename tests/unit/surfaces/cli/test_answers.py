@@ -95,6 +95,7 @@ OF_TOOLS = (
     "cluster cluster-id",
     "cluster list-endpoints",
     "cluster unregister --id 7",
+    "cluster unregister-controller --id 7",
     "metadata-quorum describe --status",
     "metadata-quorum describe --replication",
     "metadata-quorum describe --replication --human-readable",
@@ -258,6 +259,7 @@ def test_what_every_action_of_a_tool_prints_fits(
 ) -> None:
     # The only broker stays registered.
     monkeypatch.setattr(Admin, "unregister_broker", lambda *_: None)
+    monkeypatch.setattr(Admin, "unregister_controller", lambda *_: None)
     (tmp_path / "offsets.json").write_text(
         '{"partitions": [{"topic": "js", "partition": 0, "offset": 1}]}', encoding="utf-8"
     )

@@ -8,8 +8,14 @@ from __future__ import annotations
 from cordwood.client.admin import Admin, ClusterFacts
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, NotSupportedError, RefusedError
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
-from cordwood.queries.cluster import ClusterId, UnregisteredBroker, endpoint_of
+from cordwood.queries.cluster import (
+    ClusterId,
+    UnregisteredBroker,
+    UnregisteredController,
+    endpoint_of,
+)
 from cordwood.surfaces.cli.tools.options import (
     COMMAND_CONFIG,
     COMMON,
@@ -29,20 +35,26 @@ from cordwood.surfaces.cli.tools.tool import (
 
 _SHORT = {"-b": "--bootstrap-server", "-C": "--bootstrap-controller", "-c": "--command-config"}
 _SHORT |= {"-i": "--id", "-h": "--help"}
-_COMMANDS = ("cluster-id", "unregister", "list-endpoints")
+_UNREGISTER = {"unregister": "broker", "unregister-controller": "controller"}
+_COMMANDS = ("cluster-id", *_UNREGISTER, "list-endpoints")
 _UP = "up"
 _CONTROLLERS = "bootstrap-controller"
 
 USAGE = Usage(
     tool="cluster",
-    summary="The Kafka cluster tool. Commands: cluster-id, unregister, list-endpoints; and "
-    "Cordwood's own, up, which starts a local cluster for development (cordwood cluster up -h).",
+    summary="The Kafka cluster tool. Commands: cluster-id, unregister, unregister-controller, "
+    "list-endpoints; and Cordwood's own, up, which starts a local cluster for development "
+    "(cordwood cluster up -h).",
     options=(
         Option("bootstrap-server", "The brokers to begin with (-b).", "HOST:PORT,..."),
         Option("bootstrap-controller", "The controllers to begin with (-C).", "HOST:PORT,..."),
         COMMAND_CONFIG,
         Option("config", "Deprecated: --command-config.", "FILE"),
-        Option("id", "With unregister: the broker (-i).", "ID"),
+        Option(
+            "id",
+            "With unregister: the broker (-i); with unregister-controller: the controller.",
+            "ID",
+        ),
         Option("include-fenced-brokers", "With list-endpoints: fenced brokers too."),
         *COMMON,
     ),
@@ -50,6 +62,7 @@ USAGE = Usage(
   cordwood cluster cluster-id --bootstrap-server localhost:9092
   cordwood cluster list-endpoints --bootstrap-server localhost:9092
   cordwood cluster unregister --bootstrap-server localhost:9092 --id 3
+  cordwood cluster unregister-controller --bootstrap-server localhost:9092 --id 3002
   cordwood cluster up --brokers 3
 """,
 )
@@ -104,8 +117,8 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
     client = client_settings(options, servers=servers)
     with ClusterClient(client, warn=terminal.warn) as cluster:
         admin = Admin(cluster)
-        if command == "unregister":
-            _unregister(options, admin, terminal)
+        if command in _UNREGISTER:
+            _unregister(_UNREGISTER[command], options, admin, terminal)
         elif command == "cluster-id":
             facts = admin.describe_cluster(of_controllers=servers == _CONTROLLERS)
             if options.has("json"):
@@ -124,7 +137,7 @@ def _check(command: str | None, options: Options) -> None:
         raise RefusedFlagsError(
             "argument --bootstrap-server/-b: not allowed with argument --bootstrap-controller/-C"
         )
-    if command == "unregister":
+    if command in _UNREGISTER:
         if not options.has("id"):
             raise RefusedFlagsError("argument --id/-i is required")
         text = options.required("id")
@@ -139,26 +152,35 @@ def _check(command: str | None, options: Options) -> None:
         )
 
 
-def _unregister(options: Options, admin: Admin, terminal: Terminal) -> None:
-    broker = options.number("id")
-    assert broker is not None, "checked before"
+def _unregister(kind: str, options: Options, admin: Admin, terminal: Terminal) -> None:
+    """Removes the registration of a broker or a controller, as `kind` says."""
+    node_id = options.number("id")
+    assert node_id is not None, "checked before"
+    is_broker = kind == "broker"
     try:
-        admin.unregister_broker(broker)
+        if is_broker:
+            admin.unregister_broker(node_id)
+        else:
+            admin.unregister_controller(node_id)
     except NotSupportedError:
-        terminal.line("The target cluster does not support the broker unregistration API.")
+        terminal.line(f"The target cluster does not support the {kind} unregistration API.")
         return
     except RefusedError as error:
         terminal.log(
             "ERROR",
-            f"[AdminClient clientId=adminclient-1] Unregister broker request for broker ID "
-            f"{broker} failed: {error}",
+            f"[AdminClient clientId=adminclient-1] Unregister {kind} request for {kind} ID "
+            f"{node_id} failed: {error}",
             "org.apache.kafka.clients.admin.KafkaAdminClient",
         )
+        if error.code == ErrorCode.UNSUPPORTED_VERSION:
+            terminal.line(f"The target cluster does not support the {kind} unregistration API.")
+            return
         raise
     if options.has("json"):
-        terminal.document(UnregisteredBroker(unregistered=broker))
+        answer = UnregisteredBroker if is_broker else UnregisteredController
+        terminal.document(answer(unregistered=node_id))
     else:
-        terminal.line(f"Broker {broker} is no longer registered.")
+        terminal.line(f"{kind.capitalize()} {node_id} is no longer registered.")
 
 
 def _list(options: Options, admin: Admin, terminal: Terminal) -> None:
