@@ -90,16 +90,48 @@ CASES: Final[Sequence[str]] = (
     f"{_FORMAT} %/features.properties -s -f group.version=x",
     f"{_FORMAT} %/features.properties -s -f kraft.version=0",
     f"{_FORMAT} %/features.properties -s -f transaction.version=0 -f group.version=0",
-    f"{_FORMAT} %/release.properties -s --release-version 9.9",
     f"{_FORMAT} %/release.properties -s -r 4.0-IV0 --feature metadata.version=25",
     f"{_FORMAT} %/release.properties -s -r 3.9",
     f"{_FORMAT} %/release-2.properties -s -r 4.1.1",
 )
 
 
-def write_files(root: Path) -> None:
-    """Writes `FILES` below `root`."""
-    for name, text in FILES.items():
+#: Of Kafka 4.4 alone, with its own files.
+FILES_4_4: Final[Mapping[str, str]] = {
+    "one.properties": f"{_DYNAMIC}log.dirs=%/one-b,%/one-a\nmetadata.log.dir=%/one-m\n",
+    "alone.properties": f"{_DYNAMIC}log.dirs=%/alone\n",
+    "static.properties": f"{_STATIC}log.dirs=%/static\n",
+    "broker.properties": FILES["broker.properties"],
+    "joining.properties": f"{_DYNAMIC}log.dirs=%/joining\n",
+}
+CASES_4_4: Final[Sequence[str]] = (
+    f"{_FORMAT} %/one.properties --standalone -r 4.4",
+    "info -c %/one.properties",
+    f"{_FORMAT} %/one.properties --standalone -r 4.4 -g",
+    f"{_FORMAT} %/static.properties -r 4.4-IV0 -f share.version=1",
+    f"{_FORMAT} %/broker.properties -N -r 4.4.0",
+    f"{_FORMAT} %/joining.properties -N -f metadata.version=32",
+    f"{_FORMAT} %/alone.properties -s -r 9.9",
+    f"{_FORMAT} %/alone.properties -s -r 4.5",
+    f"{_FORMAT} %/alone.properties -s -f metadata.version=34",
+    f"{_FORMAT} %/alone.properties -s -f metadata.version=35",
+    f"{_FORMAT} %/alone.properties -s -r 4.4 -f share.version=3",
+    "version-mapping",
+    "version-mapping x",
+    "version-mapping -f group.version=1",
+    *(f"version-mapping -r {release}" for release in ("3.3-IV3", "3.9", "4.0", "4.2", "4.3.1")),
+    *(f"version-mapping --release-version {release}" for release in ("4.4", "4.5-IV0", "9.9")),
+    "feature-dependencies",
+    "feature-dependencies -f eligible.leader.replicas.version=1 -f share.version=2",
+    *(f"feature-dependencies -f metadata.version={level}" for level in (6, 7, 33, 34, 35)),
+    "feature-dependencies -f kraft.version=1 -f no.such=1",
+    *(f"feature-dependencies -f share.version{rest}" for rest in ("", "=", "=x", "=3", "=1=2")),
+)
+
+
+def write_files(root: Path, files: Mapping[str, str] = FILES) -> None:
+    """Writes files, their text by name, below `root`."""
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("%", str(root)), encoding="utf-8")

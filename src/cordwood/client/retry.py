@@ -221,6 +221,7 @@ RULES: Mapping[str, RetryRule] = {
     "alter_user_scram_credentials": RetryRule(actions=_CONTROLLED, places=_RESULTS),
     "unregister_broker": RetryRule(actions={ErrorCode.REQUEST_TIMED_OUT: Action.AGAIN}),
     "unregister_controller": RetryRule(actions={ErrorCode.REQUEST_TIMED_OUT: Action.AGAIN}),
+    "update_features": RetryRule(actions=_CONTROLLED),
     "describe_quorum": RetryRule(actions=_AGAIN, places=("error_code", *_PARTITIONS)),
     # ---- answered by any broker as it is
     "describe_cluster": RetryRule(actions=_NO_RETRY),

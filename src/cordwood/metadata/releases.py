@@ -24,15 +24,25 @@ RELEASES: Final = (
 """Every level of metadata.version by its name, from the lowest on."""
 
 LATEST_RELEASE: Final = RELEASES[-1]
+UNSTABLE_RELEASE: Final = "4.5-IV0"
+"""The level above, which Kafka 4.4 knows by name, and with which no cluster is formatted."""
 DEFAULT_RELEASE: Final = "4.3-IV0"
 """The release of a cluster for which none is asked for: a Kafka 4.3 and a 4.4 can open it."""
 
 _FIRST_LEVEL: Final = KNOWN_FEATURES[_METADATA][0]
+_UNSTABLE_LEVEL: Final = KNOWN_FEATURES[_METADATA][1] + 1
+
+#: All features but metadata.version, in Kafka's order.
+_FEATURES: Final = (
+    *(_KRAFT, "transaction.version", "group.version", "eligible.leader.replicas.version"),
+    *("share.version", "streams.version"),
+)
 
 #: From which level of metadata.version on a cluster begins with that level of a feature.
 _BEGINNINGS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     "eligible.leader.replicas.version": ((26, 1),),
     "group.version": ((22, 1),),
+    "kraft.version": ((21, 1),),
     "share.version": ((28, 1), (31, 2)),
     "streams.version": ((29, 1),),
     "transaction.version": ((24, 2),),
@@ -66,7 +76,37 @@ def release_of(text: str) -> str | None:
 
 def release_name(level: int) -> str:
     """The name of a level of metadata.version, which is known."""
-    return RELEASES[level - _FIRST_LEVEL]
+    return (*RELEASES, UNSTABLE_RELEASE)[level - _FIRST_LEVEL]
+
+
+def release_levels(release: str) -> dict[str, int]:
+    """The level of each feature that a release brings, in Kafka's order.
+
+    Source: StorageTool.runVersionMappingCommand, Feature.defaultLevel.
+    """
+    level = (*RELEASES, UNSTABLE_RELEASE).index(release) + _FIRST_LEVEL
+    return {_METADATA: level, **{name: _level_at(name, level) for name in _FEATURES}}
+
+
+def needed_levels(name: str, level: int) -> dict[str, int]:
+    """The levels of other features that a level of a feature needs, at least.
+
+    Raises:
+        FeatureLevelError: the feature or its level is not known.
+
+    Source: StorageTool.runFeatureDependenciesCommand.
+    """
+    if name == _METADATA:
+        if not _FIRST_LEVEL <= level <= _UNSTABLE_LEVEL:
+            raise FeatureLevelError(f"Unknown {_METADATA} {level}")
+        return {}
+    if name not in KNOWN_FEATURES:
+        raise FeatureLevelError(f"Unknown feature: {name}")
+    lowest, highest = KNOWN_FEATURES[name]
+    if not lowest <= level <= highest:
+        raise FeatureLevelError(f"Feature level {level} is not supported for feature {name}")
+    needed = _NEEDS.get((name, level))
+    return {} if needed is None else {_METADATA: needed}
 
 
 def feature_levels(
@@ -122,11 +162,12 @@ def _metadata_level(release: str | None, wanted: Mapping[str, int]) -> int:
                 f"Use --release-version instead of --feature {_METADATA}=X to avoid ambiguity."
             )
         level = wanted[_METADATA]
-        low, high = KNOWN_FEATURES[_METADATA]
-        if not low <= level <= high:
+        if level == _UNSTABLE_LEVEL:
+            raise FeatureLevelError(f"{_METADATA} {UNSTABLE_RELEASE} is not yet stable.")
+        if not _FIRST_LEVEL <= level < _UNSTABLE_LEVEL:
             raise FeatureLevelError(
                 f"No MetadataVersion with feature level {level}. Valid feature levels are from "
-                f"{low} to {high}.",
+                f"{_FIRST_LEVEL} to {_UNSTABLE_LEVEL}.",
                 "java.lang.IllegalArgumentException",
             )
         return level

@@ -25,6 +25,23 @@ class StorageInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFeatures:
+    """The level of each feature with which a cluster of a release begins."""
+
+    release: str
+    features: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureNeeds:
+    """The levels of other features that a level of a feature needs, at least."""
+
+    feature: str
+    level: int
+    needs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FormattedStorage(CamelCase):
     """The directories of a node that were formatted, with the levels of a release's features."""
 

@@ -25,6 +25,7 @@ from cordwood.queries.cluster import (
 )
 from cordwood.queries.configs import AlteredConfigs, ConfigEntities, DescribedQuotas
 from cordwood.queries.explain.answer import Explanation
+from cordwood.queries.features import DescribedFeature, UpdatedFeature
 from cordwood.queries.group_expiry import GroupExpiry
 from cordwood.queries.groups import (
     DeletedGroups,
@@ -37,7 +38,13 @@ from cordwood.queries.groups import (
 from cordwood.queries.log_dirs import LogDirsSummary
 from cordwood.queries.quorum import QuorumReplication, QuorumStatus
 from cordwood.queries.records import DeletedRecords, PartitionOffset, ProducedRecords, ReadRecord
-from cordwood.queries.storage import FormattedStorage, RandomUuid, StorageInfo
+from cordwood.queries.storage import (
+    FeatureNeeds,
+    FormattedStorage,
+    RandomUuid,
+    ReleaseFeatures,
+    StorageInfo,
+)
 from cordwood.queries.topics import (
     AlteredTopics,
     CreatedTopic,
@@ -92,15 +99,23 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "dump-log": AnyItem,
     "erase": SealedReport,
     "explain": Explanation,
+    "features describe": Sequence[DescribedFeature],
+    "features disable": Sequence[UpdatedFeature],
+    "features downgrade": Sequence[UpdatedFeature],
+    "features feature-dependencies": Sequence[FeatureNeeds],
+    "features upgrade": Sequence[UpdatedFeature],
+    "features version-mapping": ReleaseFeatures,
     "get-offsets": Sequence[PartitionOffset],
     "groups --list": Sequence[ListedGroup],
     "hold": Holds,
     "log-dirs --describe": ClusterLogDirs,
     "metadata-quorum describe --replication": Sequence[QuorumReplication],
     "metadata-quorum describe --status": QuorumStatus,
+    "storage feature-dependencies": Sequence[FeatureNeeds],
     "storage format": FormattedStorage | Messages,
     "storage info": StorageInfo,
     "storage random-uuid": RandomUuid,
+    "storage version-mapping": ReleaseFeatures,
     "topics --alter": AlteredTopics,
     "topics --create": CreatedTopic,
     "topics --delete": DeletedTopics,

@@ -96,6 +96,10 @@ OF_TOOLS = (
     "cluster list-endpoints",
     "cluster unregister --id 7",
     "cluster unregister-controller --id 7",
+    "features describe",
+    "features upgrade --feature metadata.version=31",
+    "features downgrade --feature metadata.version=30",
+    "features disable --feature group.version --dry-run",
     "metadata-quorum describe --status",
     "metadata-quorum describe --replication",
     "metadata-quorum describe --replication --human-readable",
@@ -105,6 +109,10 @@ OF_TOOLS = (
 )
 OF_STORAGE = (
     "storage random-uuid",
+    "features version-mapping",
+    "features feature-dependencies --feature group.version=1",
+    "storage version-mapping",
+    "storage feature-dependencies -f group.version=1",
     f"storage format -t {CLUSTER_ID} -c %/one.properties --standalone",
     f"storage format -t {CLUSTER_ID} -c %/one.properties --standalone --ignore-formatted",
     "storage info -c %/one.properties",

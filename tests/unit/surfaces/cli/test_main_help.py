@@ -34,8 +34,8 @@ OWN = (
 )
 TOOLS = (
     *("broker-api-versions", "cluster", "configs", "console-consumer", "console-producer"),
-    *("consumer-groups", "delete-records", "get-offsets", "groups", "log-dirs", "storage"),
-    *("metadata-quorum", "topics", "transactions"),
+    *("consumer-groups", "delete-records", "features", "get-offsets", "groups", "log-dirs"),
+    *("metadata-quorum", "storage", "topics", "transactions"),
 )
 COMMANDS = (*OWN, *TOOLS, "dump-log")
 #: Types by Python's or click's names, which say nothing about what is expected.

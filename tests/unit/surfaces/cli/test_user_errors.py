@@ -58,6 +58,14 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["not-formatted", "--topic", "t", "--key", "k", "--where", "true"],
         ["not-formatted", "--from-ledger", "binary"],
     ],
+    "features": [
+        [*BROKER, "describe"],
+        [*BROKER, "upgrade", "--feature", "group.version=1"],
+        [*BROKER, "upgrade"],
+        ["describe"],
+        ["nonsense"],
+        ["version-mapping", "--release-version", "9.9"],
+    ],
     "get-offsets": [[*BROKER, "--topic", "t"]],
     "groups": [["--list"], [*BROKER, "--list"], [*BROKER, "--list", "--group-type", "x"]],
     "hold": [
@@ -134,6 +142,7 @@ FILE_OPTIONS: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
         ("--signing-key", ["not-formatted", "--topic", "t", "--key", "k"]),
         ("--from-ledger", ["not-formatted"]),
     ],
+    "features": [("--command-config", [*BROKER[:2], "describe"])],
     "get-offsets": [("--command-config", [*BROKER[:2], "--topic", "t"])],
     "groups": [("--command-config", [*BROKER[:2], "--list"])],
     "metadata-quorum": [("--command-config", [*BROKER[:2], "describe", "--status"])],

@@ -1,7 +1,7 @@
 """`cordwood storage`: what kafka-storage does.
 
-Source: kafka.tools.StorageTool, org.apache.kafka.metadata.storage.Formatter (4.3.0); KIP-853,
-KIP-1022.
+Source: kafka.tools.StorageTool, org.apache.kafka.metadata.storage.Formatter (4.3.0, 4.4.0);
+KIP-853, KIP-1022.
 """
 
 from __future__ import annotations
@@ -32,14 +32,23 @@ from cordwood.metadata.releases import (
     FeatureLevelError,
     feature_levels,
     release_name,
-    release_of,
 )
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.rng import SystemRng
 from cordwood.model.uuids import fresh_uuid, uuid_text
-from cordwood.queries.storage import FormattedStorage, RandomUuid, StorageInfo
+from cordwood.queries.storage import (
+    FormattedStorage,
+    RandomUuid,
+    StorageInfo,
+)
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.tools.options import COMMON, Option, OptionError, Options, Usage
+from cordwood.surfaces.cli.tools.storage_features import (
+    java_short,
+    named_release,
+    show_mapping,
+    show_needs,
+)
 from cordwood.surfaces.cli.tools.tool import (
     RefusedFlagsError,
     Terminal,
@@ -49,7 +58,7 @@ from cordwood.surfaces.cli.tools.tool import (
     split_command,
 )
 
-_COMMANDS: Final = ("info", "format", "random-uuid")
+_COMMANDS: Final = ("info", "format", "version-mapping", "feature-dependencies", "random-uuid")
 _SHORT: Final = {
     "-c": "--config",
     "-t": "--cluster-id",
@@ -63,26 +72,36 @@ _SHORT: Final = {
     "-h": "--help",
 }
 _LONG: Final = {long: short for short, long in _SHORT.items()}
-_FORMAT_ONLY: Final = frozenset(
-    {
-        "cluster-id",
-        "add-scram",
-        "ignore-formatted",
-        "release-version",
-        "feature",
-        "standalone",
-        "no-initial-controllers",
-        "initial-controllers",
-    }
-)
+#: The options of each command, besides those of all; first those that it needs.
+_OPTIONS: Final[Mapping[str, tuple[tuple[str, ...], frozenset[str]]]] = {
+    "info": (("config",), frozenset()),
+    "format": (
+        ("cluster-id", "config"),
+        frozenset(
+            {
+                "add-scram",
+                "ignore-formatted",
+                "release-version",
+                "feature",
+                "standalone",
+                "no-initial-controllers",
+                "initial-controllers",
+            }
+        ),
+    ),
+    "version-mapping": ((), frozenset({"release-version"})),
+    "feature-dependencies": (("feature",), frozenset()),
+    "random-uuid": ((), frozenset()),
+}
 _EXCLUSIVE: Final = ("standalone", "no-initial-controllers", "initial-controllers")
 _ENSEMBLE: Final = "org.apache.kafka.metadata.properties.MetaPropertiesEnsemble"
-_SHORT_MIN, _SHORT_MAX = -(1 << 15), (1 << 15) - 1
 
 USAGE = Usage(
     tool="storage",
     summary="The Kafka storage tool. Commands: info (show the log directories), format "
-    "(format unformatted directories), random-uuid (print an id for a new cluster).",
+    "(format unformatted directories), version-mapping (the levels of features that a release "
+    "brings), feature-dependencies (what levels of features need), random-uuid (print an id for a "
+    "new cluster).",
     options=(
         Option("config", "With info and format: the server.properties (-c).", "FILE"),
         Option("cluster-id", "With format: the id of the cluster (-t).", "ID"),
@@ -105,6 +124,8 @@ USAGE = Usage(
   cordwood storage format --standalone -t "$(cordwood storage random-uuid)" -c server.properties
   cordwood storage format -t MkU3OEVBNTcwNTJENDM2Qk -c server.properties --ignore-formatted
   cordwood storage info -c server.properties
+  cordwood storage version-mapping --release-version 4.4
+  cordwood storage feature-dependencies --feature share.version=2
 """,
 )
 
@@ -156,6 +177,10 @@ def _body(command: str | None, options: Options, words: Sequence[str], terminal:
     _check(command, options, words)
     if command == "random-uuid":
         return _random_uuid(options, terminal)
+    if command == "version-mapping":
+        return show_mapping(options, terminal)
+    if command == "feature-dependencies":
+        return show_needs(options, terminal)
     config = _read_config(options.required("config"))
     if command == "info":
         return _info(config, options, terminal)
@@ -167,16 +192,16 @@ def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
     command = require_command(command, _COMMANDS)
     extra = [word for word in _plain(words) if word != command]
     own = {each.name for each in COMMON}
-    known = {"info": {"config"}, "format": {"config", *_FORMAT_ONLY}, "random-uuid": set()}
-    extra += [f"--{name}" for name, _ in options.given if name not in known[command] | own]
+    required, optional = _OPTIONS[command]
+    known = own | {*required} | optional
+    extra += [f"--{name}" for name, _ in options.given if name not in known]
     if extra:
         raise RefusedFlagsError(f"unrecognized arguments: '{extra[0]}'")
     chosen = [name for name in _EXCLUSIVE if options.has(name)]
     if len(chosen) > 1:
         first, second = (f"--{name}/{_LONG[f'--{name}']}" for name in chosen[:2])
         raise RefusedFlagsError(f"argument {second}: not allowed with argument {first}")
-    required = {"info": ("config",), "format": ("cluster-id", "config"), "random-uuid": ()}
-    for name in required[command]:
+    for name in required:
         if not options.has(name):
             raise RefusedFlagsError(f"argument --{name}/{_LONG[f'--{name}']} is required")
 
@@ -334,15 +359,7 @@ def _format(config: _Config, options: Options, terminal: Terminal) -> None:
 
 def _release(options: Options) -> str | None:
     text = options.value("release-version")
-    if text is None:
-        return None
-    release = release_of(text)
-    if release is None:
-        raise ToolError(
-            f"Unknown metadata.version '{text}'. Supported metadata.version are: "
-            f"{', '.join(RELEASES)}"
-        )
-    return release
+    return None if text is None else named_release(text, RELEASES)
 
 
 def _features(options: Options) -> dict[str, int]:
@@ -352,9 +369,8 @@ def _features(options: Options) -> dict[str, int]:
         refusal = f"Can't parse feature=level string {text}: "
         if not equals:
             raise _JavaError("java.lang.RuntimeException", f"{refusal}equals sign not found.")
-        digits = level.strip().removeprefix("-")
-        number = int(level) if digits.isascii() and digits.isdigit() else _SHORT_MAX + 1
-        if not _SHORT_MIN <= number <= _SHORT_MAX:
+        number = java_short(level.strip())
+        if number is None:
             raise _JavaError(
                 "java.lang.RuntimeException", f"{refusal}unable to parse {level} as a short."
             )

@@ -28,6 +28,7 @@ TOOLS: Mapping[str, Tool] = {
     "log-dirs": Tool("log_dirs", "Print the log directories of brokers and their sizes."),
     "delete-records": Tool("delete_records", "Delete the records before an offset."),
     "cluster": Tool("cluster", "Print a cluster's id and brokers; start a cluster."),
+    "features": Tool("features", "Show and change the levels of a cluster's features."),
     "metadata-quorum": Tool("metadata_quorum", "Describe the quorum of the controllers."),
     "consumer-groups": Tool("consumer_groups", "List, describe, delete and reset groups."),
     "groups": Tool("groups", "List groups of all types."),

@@ -28,7 +28,7 @@ from support.ports import free_port
 Run = Callable[..., Any]
 
 # These have commands, and show a short usage as Kafka's do.
-WITH_COMMANDS = ("cluster", "metadata-quorum", "storage", "transactions")
+WITH_COMMANDS = ("cluster", "features", "metadata-quorum", "storage", "transactions")
 PLAIN = [tool for tool in TOOLS if tool not in WITH_COMMANDS]
 
 

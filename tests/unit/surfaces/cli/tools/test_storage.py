@@ -169,6 +169,23 @@ def test_a_release_brings_the_levels_that_kafka_gives_it(
     assert found == {f"{each}.version": level for each, level in levels.items()}
 
 
+def test_what_a_release_brings_and_a_level_needs(root: Path) -> None:
+    code, out, _ = run(root, "version-mapping -r 4.3")
+    assert (code, out.splitlines()[:2]) == (0, ["metadata.version=30 (4.3)", "kraft.version=1"])
+    code, out, _ = run(root, "version-mapping --json")
+    assert json.loads(out)["features"]["share.version"] == 2
+    line = "feature-dependencies -f eligible.leader.replicas.version=1 -f share.version=2"
+    code, out, _ = run(root, line)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "eligible.leader.replicas.version=1 requires:",
+            "    metadata.version=23 (4.0-IV1)",
+            "share.version=2 has no dependencies.",
+        ],
+    )
+
+
 def test_a_release_is_named_by_its_level_or_by_its_version() -> None:
     assert [release_of(each) for each in RELEASES] == list(RELEASES)
     assert release_of("3.9") == "3.9-IV0"
@@ -183,6 +200,15 @@ def test_a_release_is_named_by_its_level_or_by_its_version() -> None:
         ("nope", "invalid choice: 'nope'"),
         ("random-uuid x", "unrecognized arguments: 'x'"),
         ("info", "argument --config/-c is required"),
+        ("version-mapping -r 9.9", "Unknown metadata.version '9.9'"),
+        ("feature-dependencies", "argument --feature/-f is required"),
+        ("feature-dependencies -f share.version=", "Invalid feature format: share.version="),
+        ("feature-dependencies -f share.version=x", "Invalid version format: x for feature"),
+        ("feature-dependencies -f share.version=3", "Feature level 3 is not supported"),
+        ("feature-dependencies -f metadata.version=35", "Unknown metadata.version 35"),
+        ("feature-dependencies -f nope=1", "Unknown feature: nope"),
+        ("format -t x -c %/one.properties -s -f metadata.version=34", "4.5-IV0 is not yet stable."),
+        ("format -t x -c %/one.properties -s -f metadata.version=35", "are from 7 to 34."),
         ("format -c %/one.properties", "argument --cluster-id/-t is required"),
         ("info -c %/one.properties --standalone", "unrecognized arguments: '--standalone'"),
         ("format -t x -c %/one.properties -s -N", "not allowed with argument --standalone/-s"),
