@@ -49,7 +49,7 @@ _FIRST_OF_4_4 = 31
 
 
 class Voters(enum.Enum):
-    """Who the voters of a quorum are."""
+    """The voters of a quorum, as far as a node knows them when it is formatted."""
 
     STATIC = "named by controller.quorum.voters"
     SOLE = "this node, the first of a dynamic quorum"
