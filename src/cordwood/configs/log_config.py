@@ -34,6 +34,7 @@ class LogConfig:
     delete_retention_ms: int = topic_default("delete.retention.ms", int)
     file_delete_delay_ms: int = topic_default("file.delete.delay.ms", int)
     max_message_bytes: int = topic_default("max.message.bytes", int)
+    max_decompressed_message_bytes: int = topic_default("max.decompressed.message.bytes", int)
     compression_type: str = topic_default("compression.type", str)
     compression_gzip_level: int = topic_default("compression.gzip.level", int)
     compression_lz4_level: int = topic_default("compression.lz4.level", int)

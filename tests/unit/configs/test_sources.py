@@ -140,6 +140,7 @@ class TestRetention:
         ({"log.cleaner.min.cleanable.ratio": "0.1"}, "min_cleanable_dirty_ratio", 0.1),
         ({"log.segment.delete.delay.ms": "4"}, "file_delete_delay_ms", 4),
         ({"message.max.bytes": "4"}, "max_message_bytes", 4),
+        ({"max.decompressed.message.bytes": "5"}, "max_decompressed_message_bytes", 5),
         ({"log.cleanup.policy": ""}, "cleanup_policy", frozenset()),
     ],
 )

@@ -61,6 +61,8 @@ def test_minus_one_is_refused_where_it_means_nothing(name: str) -> None:
         ("unclean.leader.election.enable", "not_a_boolean"),
         ("message.timestamp.type", "not_a_type"),
         ("max.message.bytes", "-1"),
+        ("max.decompressed.message.bytes", "0"),
+        ("max.decompressed.message.bytes", "2147483640"),
     ],
 )
 def test_values_out_of_bounds_are_refused(name: str, text: str) -> None:
