@@ -70,6 +70,7 @@ MODULES = (
     "format/offset_commit.py",
     "format/record.py",
     "format/record_batch.py",
+    "format/record_bound.py",
     "format/transaction_log_value.py",
     "format/varint.py",
     "protocol/headers.py",

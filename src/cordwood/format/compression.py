@@ -40,6 +40,9 @@ _LZ4_LEVEL_DEFAULT = 9
 _LZ4_LEVEL_DENSEST = 12  # Kafka allows 17; the compressor treats it as 12
 _ZSTD_LEVEL_DEFAULT = 3
 
+# A buffer of more is only doubled where it is too small.
+_LARGE_BYTES = 16 << 20
+
 _MASK_32 = (1 << 32) - 1
 
 
@@ -183,7 +186,8 @@ def _decompress_stream(
             if size >= size_max:
                 reason = f"{name} stream expands to more than {size_max} bytes"
                 raise BatchTooLargeError(reason) from error
-            size = min(size_max, size * 8)
+            del output  # before the next one is there
+            size = min(size_max, size * (8 if size < _LARGE_BYTES else 2))
             continue
         return bytes(memoryview(output)[:written])
 

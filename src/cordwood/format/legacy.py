@@ -24,6 +24,7 @@ from cordwood.format.compression import (
     decompress,
 )
 from cordwood.format.record import Record
+from cordwood.format.record_bound import RECORD_BYTES_MAX, require_record_within
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 
@@ -145,21 +146,32 @@ class LegacyBatch:
                 f"its bytes give {self.computed_crc():#010x}"
             )
 
-    def records(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+    def records(
+        self,
+        *,
+        size_max: int = DECOMPRESSED_BYTES_MAX,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+    ) -> list[Record]:
         """The record, or the records of the compressed set, with absolute offsets.
 
-        `size_max` limits the decompressed size in bytes.
+        `size_max` limits the decompressed size in bytes, `record_bytes_max` that of one message.
 
         Raises:
             BatchTooLargeError: the set is larger.
+            OversizedRecordError: a message in it is larger.
             CorruptError: the set is empty or malformed, or has compressed messages in it.
         """
         return [
             Record(message.offset, message.timestamp, message.key, message.value)
-            for message in self.messages(size_max=size_max)
+            for message in self.messages(size_max=size_max, record_bytes_max=record_bytes_max)
         ]
 
-    def messages(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> list[LegacyBatch]:
+    def messages(
+        self,
+        *,
+        size_max: int = DECOMPRESSED_BYTES_MAX,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+    ) -> list[LegacyBatch]:
         """The message itself, or those of the compressed set, with absolute offsets.
 
         Raises:
@@ -170,6 +182,8 @@ class LegacyBatch:
         if self.value is None:
             raise CorruptError(f"compressed message at offset {self.offset} has a null value")
         inner = [message for _, message in _iter_inner(self, size_max)]
+        for message in inner:
+            require_record_within(len(message.raw) - LOG_OVERHEAD_BYTES, record_bytes_max)
         if not inner:
             raise CorruptError(f"compressed message at offset {self.offset} holds no records")
         shift = self._shift_of(inner[-1].offset)

@@ -34,6 +34,7 @@ from cordwood.format.compression import (
     Codec,
     compress,
     decompress,
+    decompress_into,
 )
 from cordwood.format.crc32c import crc32c
 from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
@@ -46,8 +47,19 @@ from cordwood.format.record import (
     increment_sequence,
     parse_fields,
 )
+from cordwood.format.record_bound import (
+    RECORD_BYTES_MAX,
+    over_the_bound,
+    payload_bytes_max,
+    require_records_within,
+)
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.model.errors import (
+    BatchTooLargeError,
+    CorruptError,
+    OversizedRecordError,
+    UnsupportedVersionError,
+)
 
 __all__ = [
     "CONTROL_RECORDS_BYTES_MAX",
@@ -145,15 +157,36 @@ class RecordBatch:
                 f"its bytes give {self.computed_crc():#010x}"
             )
 
-    def payload(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    def payload(
+        self, *, size_max: int = DECOMPRESSED_BYTES_MAX, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> bytes:
         """The records' bytes, decompressed.
+
+        Decompression ends where a record of over `record_bytes_max` bytes is certain; a record may
+        be larger even so.
 
         Raises:
             BatchTooLargeError: they are more than `size_max`.
+            OversizedRecordError: they were not decompressed to their end.
             CorruptError: the codec is unknown or the stream is malformed.
         """
         packed = bytes(memoryview(self.raw)[HEADER_BYTES:])
-        return decompress(self.codec, packed, size_max=size_max)
+        wanted = payload_bytes_max(max(self.header.records_count, 1), record_bytes_max)
+        try:
+            return decompress(self.codec, packed, size_max=min(wanted, size_max))
+        except BatchTooLargeError as error:
+            if wanted >= size_max:
+                raise
+            raise OversizedRecordError(over_the_bound(record_bytes_max)) from error
+
+    def payload_start(self, *, record_bytes_max: int) -> bytearray:
+        """The start of what `payload` does not decompress to its end, as far as that does.
+
+        Zeros may follow: a codec of blocks writes whole ones.
+        """
+        start = bytearray(payload_bytes_max(max(self.header.records_count, 1), record_bytes_max))
+        decompress_into(self.codec, memoryview(self.raw)[HEADER_BYTES:], memoryview(start))
+        return start
 
     def records(self) -> list[Record]:
         """The records, in the order stored.
@@ -164,10 +197,12 @@ class RecordBatch:
         """
         return list(self.iter_records())
 
-    def iter_records(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    def iter_records(
+        self, *, size_max: int = DECOMPRESSED_BYTES_MAX, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> Iterator[Record]:
         """The records one by one: those before a malformed one are still given.
 
-        `size_max` is how many bytes they may be, decompressed.
+        `size_max` is how many bytes they may be, decompressed, and `record_bytes_max` one of them.
 
         Raises:
             CorruptError: as `records`.
@@ -177,7 +212,7 @@ class RecordBatch:
         base_sequence = header.base_sequence
         is_append_time = header.timestamp_type == LOG_APPEND_TIME
         for timestamp_delta, offset_delta, key, value, headers, _ in self.iter_fields(
-            size_max=size_max
+            size_max=size_max, record_bytes_max=record_bytes_max
         ):
             yield Record(
                 base_offset + offset_delta,
@@ -188,7 +223,9 @@ class RecordBatch:
                 increment_sequence(base_sequence, offset_delta) if base_sequence >= 0 else -1,
             )
 
-    def iter_fields(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[RecordFields]:
+    def iter_fields(
+        self, *, size_max: int = DECOMPRESSED_BYTES_MAX, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> Iterator[RecordFields]:
         """The fields of the records as they are stored, in half the time of `iter_records`."""
         header = self.header
         if header.records_count < 0:
@@ -198,7 +235,9 @@ class RecordBatch:
             )
         if header.records_count == 0:
             return
-        data = self.payload(size_max=size_max)
+        data = self.payload(size_max=size_max, record_bytes_max=record_bytes_max)
+        if self.codec and len(data) > record_bytes_max:
+            require_records_within(data, header.records_count, record_bytes_max)
         end = 0
         # A record takes at least 7 bytes: a false count is refused before a long loop.
         for index in range(header.records_count):

@@ -78,6 +78,10 @@ class BatchTooLargeError(CorruptError):
     """A record batch that takes more memory, decompressed, than its reader may take for one."""
 
 
+class OversizedRecordError(CorruptError):
+    """A record of a compressed batch, larger than max.decompressed.message.bytes allows."""
+
+
 class UnsupportedVersionError(CorruptError):
     """A version of a format that this release does not know."""
 

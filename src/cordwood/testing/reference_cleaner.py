@@ -45,7 +45,7 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.source import BATCH_BYTES_MAX
+from cordwood.storage.reading.source import WIDEST, ReadBounds
 from cordwood.testing.reference_rules import (
     Action,
     Highest,
@@ -81,7 +81,7 @@ class ReferenceRound:
     read: tuple[int, ...] = ()
     indexed: tuple[int, ...] = ()
     before: TransactionSummary | None = None
-    batch_bytes_max: int = BATCH_BYTES_MAX
+    bounds: ReadBounds = WIDEST
     recompresses: bool = False
     fs: FileSystem = OS
 
@@ -111,7 +111,7 @@ class ReferenceRound:
                 if is_versioned or each.base_offset >= first_left
             ),
             before=TransactionSummary.from_json(compaction.before),
-            batch_bytes_max=compaction.batch_bytes_max,
+            bounds=compaction.bounds,
             recompresses=recompresses,
             fs=fs,
         )
@@ -627,8 +627,13 @@ class ReferenceCleaner:
 
     def _records(self, batch: Batch) -> list[Record]:
         if isinstance(batch, LegacyBatch):
-            return batch.records()
-        return list(batch.iter_records(size_max=self._round.batch_bytes_max))
+            return batch.records(record_bytes_max=self._round.bounds.record_bytes_max)
+        bounds = self._round.bounds
+        return list(
+            batch.iter_records(
+                size_max=bounds.batch_bytes_max, record_bytes_max=bounds.record_bytes_max
+            )
+        )
 
     def _aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions that overlap [start, end).

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments, DueRule
 from cordwood.configs.log_config import LogConfig
-from cordwood.storage.append.payload import decompressed_bytes_max
+from cordwood.storage.append.payload import read_bounds
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import ReadBounds, SegmentSource
 from cordwood.storage.segment.log_segment import LogSegment
 
 #: What was read of the segments of an offline log, by their files as they were then.
@@ -31,10 +31,10 @@ class _Note:
 class DueReader:
     """Reads due moments of the segments of a log, by the settings of its topic."""
 
-    def __init__(self, rule: DueRule, *, batch_bytes_max: int, fs: FileSystem = OS) -> None:
-        """Takes the rule of a topic, and the largest size of a decompressed batch."""
+    def __init__(self, rule: DueRule, *, bounds: ReadBounds, fs: FileSystem = OS) -> None:
+        """Takes the rule of a topic, and the bounds of what is decompressed."""
         self.rule = rule
-        self._batch_bytes_max = batch_bytes_max
+        self._bounds = bounds
         self._fs = fs
 
     @classmethod
@@ -43,7 +43,7 @@ class DueReader:
         rule = DueRule.of(config)
         if rule is None:
             return None
-        return cls(rule, batch_bytes_max=decompressed_bytes_max(config.max_message_bytes), fs=fs)
+        return cls(rule, bounds=read_bounds(config), fs=fs)
 
     def read(self, source: SegmentSource, *, start: int = 0) -> DueMoments:
         """The due moments of a segment, or of what is behind byte `start` of it.
@@ -56,9 +56,7 @@ class DueReader:
             return NOTHING_DUE
         from cordwood.cleanup.access.due_scan import scan_due  # noqa: PLC0415  # large
 
-        return scan_due(
-            source, self.rule, start=start, batch_bytes_max=self._batch_bytes_max, fs=self._fs
-        )
+        return scan_due(source, self.rule, start=start, bounds=self._bounds, fs=self._fs)
 
     def of_online(self, segment: LogSegment, size_bytes: int) -> DueMoments:
         """The due moments of the first `size_bytes` of a segment, which a note at it remembers.

@@ -16,7 +16,7 @@ from cordwood.format.native import kernels, key_table, records
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Flags
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 # Of no record the key is wanted.
 _NONE_BELOW = -(1 << 63)
@@ -28,7 +28,7 @@ def scan_due(
     rule: DueRule,
     *,
     start: int = 0,
-    batch_bytes_max: int = BATCH_BYTES_MAX,
+    bounds: ReadBounds = WIDEST,
     fs: FileSystem = OS,
 ) -> DueMoments:
     """The due moments of a segment, or of what is behind byte `start` of it.
@@ -37,7 +37,7 @@ def scan_due(
         CorruptError: it is damaged.
         OSError: it cannot be read.
     """
-    reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
+    reader = SegmentReader(bounds=bounds, fs=fs)
     scan = _Scan(reader, rule)
     found = NOTHING_DUE
     for block in reader.blocks(source, start=start):

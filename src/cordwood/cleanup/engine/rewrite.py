@@ -127,7 +127,7 @@ class GroupRewriter:
         """
         output = _output_of(spec, fs=self._fs)
         try:
-            reader = SegmentReader(batch_bytes_max=spec.compaction.batch_bytes_max, fs=self._fs)
+            reader = SegmentReader(bounds=spec.compaction.bounds, fs=self._fs)
             tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)
             for segment in spec.segments:
                 self._copy(spec, segment, reader, tracker, output)

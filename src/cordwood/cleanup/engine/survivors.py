@@ -39,7 +39,7 @@ from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.storage.reading.block import Block, Bytes, Flags, Ints, Payload
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _OFFSETS_PER_SEGMENT = 1 << 31
 _TRANSACTIONAL = 0x10
@@ -101,7 +101,7 @@ class Walk:
         aborted: AbortedTransactions,
         secrets: Secrets,
         progress: Progress = no_progress,
-        batch_bytes_max: int = BATCH_BYTES_MAX,
+        bounds: ReadBounds = WIDEST,
         rules: RecordRules,
         fs: FileSystem = OS,
     ) -> None:
@@ -116,7 +116,7 @@ class Walk:
         self._aborted = aborted
         self._secrets = secrets.words
         self._progress = progress
-        self._reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
+        self._reader = SegmentReader(bounds=bounds, fs=fs)
         self.table = key_table.new_table(TABLE_SLOTS_MIN, self._words)
         self.used = np.zeros(1, dtype=np.int64)
 

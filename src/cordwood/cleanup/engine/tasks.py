@@ -62,7 +62,7 @@ def walk_of(
         first_dirty=compaction.first_dirty,
         aborted=AbortedTransactions(compaction.aborted),
         secrets=Secrets.from_seed(compaction.seed),
-        batch_bytes_max=compaction.batch_bytes_max,
+        bounds=compaction.bounds,
         progress=progress,
         rules=compaction.rules,
         fs=fs,

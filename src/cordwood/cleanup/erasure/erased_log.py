@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.access.log_access import LogAccess
+from cordwood.cleanup.engine.search.search import Searched
 from cordwood.cleanup.erasure.refusals import refused_by
 from cordwood.cleanup.erasure.report import FileFacts, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
@@ -29,7 +30,7 @@ from cordwood.format.file_names import (
     base_offset_of,
 )
 from cordwood.model.errors import CordwoodError
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import ReadBounds, SegmentSource
 from cordwood.storage.replace import SEGMENT_SUFFIXES
 
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
@@ -134,6 +135,12 @@ class ErasedLog:
     def sources(self) -> tuple[SegmentSource, ...]:
         """Its segments that have any bytes; of the active segment what it had when it was read."""
         return tuple([source for source in self.captured.sources if source.size_bytes])
+
+    def searched(self, source: SegmentSource) -> Searched:
+        """One of its segments as a search takes it."""
+        config = self.captured.view.config
+        bounds = ReadBounds(record_bytes_max=config.max_decompressed_message_bytes)
+        return Searched(partition=self.partition, source=source, bounds=bounds)
 
     def touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
         """The segments that are rewritten: those with an erased offset."""

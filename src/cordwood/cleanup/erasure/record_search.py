@@ -51,7 +51,7 @@ class RecordSearch:
             CorruptError, OSError, EngineError: they cannot be searched.
         """
         wanted = [
-            Searched(partition=each.log.partition, source=source)
+            each.log.searched(source)
             for each in logs
             if not each.error
             for source in each.log.sources
@@ -84,7 +84,7 @@ class RecordSearch:
             offsets = [found[s.path].offsets for s in each.log.sources if s.path in found]
             with each.log.guard():
                 rolled = each.log.roll_if_touched(united(r for one in offsets for r in one))
-                wanted += [Searched(partition=each.log.partition, source=s) for s in rolled]
+                wanted += [each.log.searched(s) for s in rolled]
         return self._found_in(wanted) if wanted else {}
 
     def _is_searched(self, partition: TopicPartition) -> bool:
@@ -152,8 +152,7 @@ class RecordSearch:
         for each in logs:
             if not each.error:
                 wanted += [
-                    (each, Searched(partition=each.log.partition, source=source))
-                    for source in each.log.touched(each.erased)
+                    (each, each.log.searched(source)) for source in each.log.touched(each.erased)
                 ]
         for one in strays:
             if one.erased and not one.error:

@@ -112,7 +112,12 @@ class _WhereSearcher:
     def find(self, segments: Sequence[Searched]) -> list[Found]:
         """Has the engine search with the expressions."""
         asked = [
-            {"partition": str(each.partition), "source": asdict(each.source)} for each in segments
+            {
+                "partition": str(each.partition),
+                "source": asdict(each.source),
+                "bounds": asdict(each.bounds),
+            }
+            for each in segments
         ]
         found = self._engine.search(asked, self._expressions, self._require_wanted)
         return [

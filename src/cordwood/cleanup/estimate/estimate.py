@@ -73,6 +73,7 @@ def estimate_compaction(
     Raises:
         CorruptError: a segment is damaged, or was changed while it was read.
         BatchTooLargeError: a batch takes more memory than it may.
+        OversizedRecordError: a record of a compressed batch is larger than it may be.
         OSError: a segment cannot be read.
     """
     return _Estimate(compaction, limits or SampleLimits(), progress, fs).made()
@@ -98,7 +99,7 @@ class _Estimate:
         self._progress = progress
         self._fs = fs
         self._sample = WatchedSample(seed=compaction.seed, secrets=secrets.words, limits=limits)
-        self._reader = SegmentReader(batch_bytes_max=compaction.batch_bytes_max, fs=fs)
+        self._reader = SegmentReader(bounds=compaction.bounds, fs=fs)
         rules = compaction.rules
         self._versions = None
         if rules.versions is not None:

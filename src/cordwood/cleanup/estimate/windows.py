@@ -37,7 +37,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _OFFSET_MAX = (1 << 63) - 1
 _POSITION = struct.Struct(">4xi")
@@ -59,7 +59,7 @@ def estimate_from_windows(
     segments: Sequence[SegmentSource],
     *,
     seed: int,
-    batch_bytes_max: int = BATCH_BYTES_MAX,
+    bounds: ReadBounds = WIDEST,
     limits: WindowLimits | None = None,
     fs: FileSystem = OS,
 ) -> QuickEstimate:
@@ -68,16 +68,17 @@ def estimate_from_windows(
     Args:
         segments: ascending, of the clean and the dirty section.
         seed: of the places that are read, and of the hashes of keys.
-        batch_bytes_max: how much memory a batch may take.
+        bounds: of what is decompressed.
         limits: of what is read.
         fs: where the segments and their offset indexes are.
 
     Raises:
         CorruptError: a batch or an offset index is damaged, or a segment was changed meanwhile.
         BatchTooLargeError: a batch takes more memory than it may.
+        OversizedRecordError: a record of a compressed batch is larger than it may be.
         OSError: a segment or an offset index cannot be read.
     """
-    return _Sample(segments, seed, batch_bytes_max, limits or WindowLimits(), fs).made()
+    return _Sample(segments, seed, bounds, limits or WindowLimits(), fs).made()
 
 
 class _Sample:
@@ -87,7 +88,7 @@ class _Sample:
         self,
         segments: Sequence[SegmentSource],
         seed: int,
-        batch_bytes_max: int,
+        bounds: ReadBounds,
         limits: WindowLimits,
         fs: FileSystem,
     ) -> None:
@@ -97,7 +98,7 @@ class _Sample:
         self._fs = fs
         self._rng = np.random.default_rng(seed)
         self._secrets = Secrets.from_seed(seed).words
-        self._reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
+        self._reader = SegmentReader(bounds=bounds, fs=fs)
         self._bytes_read = 0
         # The windows of a segment are before its first entry, and from each entry on.
         self._windows = [

@@ -16,10 +16,11 @@ from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import LastRecord, OffsetRanges
 from cordwood.cleanup.rules.record_rules import RecordRules
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.storage.append.payload import decompressed_bytes_max
+from cordwood.storage.append.payload import read_bounds
 from cordwood.storage.filesystem import FileFacts
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, ReadBounds, SegmentSource
 
 # With space for fewer segments than this, no task begins a group before its last is in place.
 _ROOMY = 64
@@ -33,7 +34,7 @@ class LogCompaction:
     uncleanable offset), or fewer if only some are rewritten; `groups` are the base offsets of those
     that are, a tuple a group. Groups before `groups_done` are in place already, and `before` is the
     state of the transactions behind them. A task refuses a batch that takes more than
-    `batch_bytes_max` of memory.
+    `batch_bytes_max` of memory, and a record of a compressed batch of more than `record_bytes_max`.
 
     With `erased`, ascending ranges of offsets (first and last, inclusive), records are not selected
     by their keys: those of these offsets go, and all others stay.
@@ -60,10 +61,18 @@ class LogCompaction:
     seed: int
     attempt: Attempt = field(default_factory=Attempt)
     batch_bytes_max: int = BATCH_BYTES_MAX
+    record_bytes_max: int = RECORD_BYTES_MAX
     erased: OffsetRanges | None = None
     groups_done: int = 0
     log_start_offset: int = 0
     before: list[Any] = field(default_factory=lambda: [[], []])
+
+    @property
+    def bounds(self) -> ReadBounds:
+        """The bounds of its tasks' readers."""
+        return ReadBounds(
+            batch_bytes_max=self.batch_bytes_max, record_bytes_max=self.record_bytes_max
+        )
 
     @property
     def one_at_a_time(self) -> bool:
@@ -196,6 +205,7 @@ def prepare_compaction(
     view = captured.view
     config = view.config
     read = set(plan.segments)
+    bounds = read_bounds(config)
     return LogCompaction(
         name=str(view.topic_partition),
         directory=str(captured.directory),
@@ -220,7 +230,8 @@ def prepare_compaction(
         model=captured.model,
         seed=seed,
         log_start_offset=view.log_start_offset,
-        batch_bytes_max=decompressed_bytes_max(config.max_message_bytes),
+        batch_bytes_max=bounds.batch_bytes_max,
+        record_bytes_max=bounds.record_bytes_max,
     )
 
 

@@ -344,5 +344,5 @@ def _due_log(owner: PartitionRun, committer: CompactionCommitter, request: Clean
         cleanable=plan_cleanable(owner.view, now_ms=request.now_ms, force=request.force),
         identity=None,
         segments=lambda: compaction.segments,
-        batch_bytes_max=compaction.batch_bytes_max,
+        bounds=compaction.bounds,
     )

@@ -34,7 +34,7 @@ from cordwood.cleanup.schedule.cleaning_states import (
 from cordwood.cleanup.schedule.quarantine import Mark, Quarantine, Stage
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.append.payload import decompressed_bytes_max
+from cordwood.storage.append.payload import read_bounds
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.reading.source import SegmentSource
@@ -90,7 +90,7 @@ def due_log(log: PartitionLog, cleanable: Cleanable) -> DueLog:
         cleanable=cleanable,
         identity=(id(log), log.offsets.truncation_count),
         segments=segments,
-        batch_bytes_max=decompressed_bytes_max(log.config.max_message_bytes),
+        bounds=read_bounds(log.config),
         fs=log.context.fs,
     )
 

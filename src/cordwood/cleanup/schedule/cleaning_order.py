@@ -29,7 +29,7 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import ReadBounds, SegmentSource
 
 _log = logging.getLogger(__name__)
 
@@ -45,14 +45,14 @@ class DueLog:
 
     `cleanable` is its dirty section; `identity` is another one where a log of that name has other
     records. `segments` gives those of the compaction, which are read from `fs`; it may raise
-    CordwoodError and OSError. A batch may take `batch_bytes_max` of memory.
+    CordwoodError and OSError. `bounds` are of what is decompressed.
     """
 
     partition: TopicPartition
     cleanable: Cleanable
     identity: object
     segments: Callable[[], Sequence[SegmentSource]]
-    batch_bytes_max: int
+    bounds: ReadBounds
     fs: FileSystem = OS
 
     @property
@@ -74,7 +74,7 @@ def sample(due: DueLog) -> QuickEstimate:
         due.segments(),
         # A producer that knows it can change the order, and nothing else.
         seed=int.from_bytes(str(due.partition).encode()),
-        batch_bytes_max=due.batch_bytes_max,
+        bounds=due.bounds,
         fs=due.fs,
     )
 

@@ -13,7 +13,7 @@ from cordwood.format.native import contents, kernels
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Ints
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 Rows = npt.NDArray[np.uint64]
 
@@ -56,12 +56,12 @@ class ContentReader:
         self,
         secrets: npt.NDArray[np.uint64],
         *,
-        batch_bytes_max: int = BATCH_BYTES_MAX,
+        bounds: ReadBounds = WIDEST,
         fs: FileSystem = OS,
     ) -> None:
         """Contents are comparable between readers with the same secrets."""
         self._secrets = secrets
-        self._reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
+        self._reader = SegmentReader(bounds=bounds, fs=fs)
 
     def chunks(self, source: SegmentSource) -> Iterator[Chunk]:
         """The contents of a segment, in order.

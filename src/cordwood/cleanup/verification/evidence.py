@@ -31,7 +31,7 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Bytes, Flags, Ints, Payload
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _OTHER_SECRETS = 0x9E3779B97F4A7C15
 _SLOTS_MIN = 1 << 12
@@ -53,7 +53,7 @@ class Scope:
     log_start_offset: int = 0
     aborted: tuple[AbortedTransaction, ...] = ()
     before: TransactionSummary = field(default_factory=TransactionSummary)
-    batch_bytes_max: int = BATCH_BYTES_MAX
+    bounds: ReadBounds = WIDEST
 
     @classmethod
     def of(cls, compaction: LogCompaction) -> Scope:
@@ -67,7 +67,7 @@ class Scope:
             before=TransactionSummary.from_json(compaction.before)
             if compaction.rules.versions is None
             else TransactionSummary(),
-            batch_bytes_max=compaction.batch_bytes_max,
+            bounds=compaction.bounds,
         )
 
 
@@ -98,7 +98,7 @@ def find_evidence(
         before=scope.before,
     )
     starts, total = [], 0
-    reader = SegmentReader(batch_bytes_max=scope.batch_bytes_max, fs=fs)
+    reader = SegmentReader(bounds=scope.bounds, fs=fs)
     for segment in segments:
         starts.append(total)
         for block in reader.blocks(segment):
@@ -173,7 +173,7 @@ class _Walk:
             self._free.put(progress)
 
     def _run_offsets(self, shard: int, shards: int, entries_max: int, progress: Progress) -> bool:
-        reader = SegmentReader(batch_bytes_max=self._scope.batch_bytes_max, fs=self._fs)
+        reader = SegmentReader(bounds=self._scope.bounds, fs=self._fs)
         table, used = key_table.new_table(_SLOTS_MIN), np.zeros(1, dtype=np.int64)
         for segment, start in zip(self._segments, self._starts, strict=True):
             ordinal = start
@@ -213,7 +213,7 @@ class _Walk:
         self, rule: VersionRule, shard: int, shards: int, entries_max: int, progress: Progress
     ) -> bool:
         """The same by versions: the records of a shard are sorted, and the last of a key counts."""
-        reader = SegmentReader(batch_bytes_max=self._scope.batch_bytes_max, fs=self._fs)
+        reader = SegmentReader(bounds=self._scope.bounds, fs=self._fs)
         versions = RecordLongs.of_versions(rule)
         found = [np.empty((0, _SORTED_COLUMNS), dtype=np.uint64)]
         for segment, start in zip(self._segments, self._starts, strict=True):

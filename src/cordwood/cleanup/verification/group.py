@@ -173,8 +173,7 @@ class _GroupCheck:
             spec.compaction.rules.now_ms ^ self._staged[0].log.size_bytes
         ).words
         readers = [
-            ContentReader(secrets, batch_bytes_max=spec.compaction.batch_bytes_max, fs=self._fs)
-            for _ in range(2)
+            ContentReader(secrets, bounds=spec.compaction.bounds, fs=self._fs) for _ in range(2)
         ]
         ahead = Ahead(chain.from_iterable(readers[0].chunks(each.log) for each in self._staged))
         for segment, evidence in zip(spec.segments, spec.evidence, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import struct
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import (
     DECOMPRESSED_BYTES_MAX,
     EXPANSION_MAX,
@@ -15,9 +16,15 @@ from cordwood.format.compression import (
     decompress,
     decompress_into,
 )
+from cordwood.format.record_bound import (
+    RECORD_BYTES_MAX,
+    payload_bytes_max,
+    require_records_within,
+)
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, OversizedRecordError
 from cordwood.model.kafka_errors import InvalidRecordError
+from cordwood.storage.reading.source import ReadBounds
 
 #: What a compressed batch may always expand to, and how many times max.message.bytes if more.
 DECOMPRESSED_BYTES_MIN = 128 << 20
@@ -44,12 +51,30 @@ def decompressed_bytes_max(max_message_bytes: int) -> int:
     return min(size, DECOMPRESSED_BYTES_MAX)
 
 
-def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MIN) -> Buffer:
-    """The records' bytes; `packed` itself, not copied, if it has no codec.
+def read_bounds(config: LogConfig) -> ReadBounds:
+    """The bounds of a reader of a topic's log."""
+    return ReadBounds(
+        batch_bytes_max=decompressed_bytes_max(config.max_message_bytes),
+        record_bytes_max=config.max_decompressed_message_bytes,
+    )
+
+
+def decompressed(
+    codec: Codec,
+    packed: Buffer,
+    *,
+    count: int = 1,
+    size_max: int = DECOMPRESSED_BYTES_MIN,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+) -> Buffer:
+    """The bytes of `count` records; `packed` itself, not copied, if it has no codec.
+
+    Decompression ends where a record of over `record_bytes_max` bytes is certain; a record may
+    be larger even so.
 
     Raises:
-        InvalidRecordError: the stream is malformed, expands to over `size_max` bytes, or is one
-            that Kafka's clients cannot read.
+        InvalidRecordError: the stream is malformed, expands to over `size_max` bytes, is one
+            that Kafka's clients cannot read, or was not decompressed to its end.
     """
     if codec is Codec.NONE:
         return packed
@@ -57,19 +82,29 @@ def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_B
         if codec is Codec.LZ4:
             _require_readable_lz4(packed)
         if len(packed) * EXPANSION_MAX[codec] > _MAPPED_BYTES_MIN:
-            return _decompressed_to_mapped_memory(codec, packed, size_max)
+            return _decompressed_to_mapped_memory(codec, packed, count, size_max, record_bytes_max)
         return decompress(codec, packed, size_max=size_max)
+    except OversizedRecordError as error:
+        raise InvalidRecordError(error.reason) from error
     except CorruptError as error:
         raise InvalidRecordError(f"Failed to decompress record stream: {error}") from error
 
 
-def _decompressed_to_mapped_memory(codec: Codec, packed: Buffer, size_max: int) -> memoryview:
+def _decompressed_to_mapped_memory(
+    codec: Codec, packed: Buffer, count: int, size_max: int, record_bytes_max: int
+) -> memoryview:
     """Decompresses into memory that is taken up as the codec writes to it.
 
     A buffer filled with zeros first, and a copy at the end, would hold up all other threads.
     """
     target = memoryview(mmap.mmap(-1, size_max))
-    size_bytes = decompress_into(codec, packed, target)
+    wanted = min(payload_bytes_max(count, record_bytes_max), size_max)
+    size_bytes = decompress_into(codec, packed, target[:wanted])
+    if size_bytes is None:
+        require_records_within(target[:wanted], count, record_bytes_max)
+        if wanted < size_max:
+            # Bytes are left over behind the records, or a block of snappy is longer than them all.
+            size_bytes = decompress_into(codec, packed, target)
     if size_bytes is None:
         raise CorruptError(f"{codec.config_name} stream expands to more than {size_max} bytes")
     return target[:size_bytes]

@@ -18,7 +18,7 @@ Stricter than Kafka, which accepts here what no conforming client sends:
   bytes behind it: Kafka decompresses record by record, and looks at nothing else.
 
 Source: org.apache.kafka.storage.internals.log.LogValidator,
-UnifiedLog.analyzeAndValidateRecords, Kafka 4.3.
+UnifiedLog.analyzeAndValidateRecords, Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ from cordwood.format.batch_header import (
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
 from cordwood.format.record import parse_fields
+from cordwood.format.record_bound import require_records_within
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, OversizedRecordError
 from cordwood.model.kafka_errors import (
     InvalidRecordError,
     RecordTooLargeError,
@@ -52,7 +53,7 @@ from cordwood.storage.append.batch_analysis import CODEC_MASK, analyze, require_
 from cordwood.storage.append.payload import decompressed, decompressed_bytes_max
 from cordwood.storage.append.record_conversion import converted, target_codec, with_crc
 from cordwood.storage.append.record_rules import RecordRules
-from cordwood.storage.append.record_walk import walk_records, why_malformed
+from cordwood.storage.append.record_walk import RecordSummary, walk_records, why_malformed
 from cordwood.storage.append.validation_result import (
     UNCOUNTED,
     AnalyzedBatch,
@@ -120,12 +121,7 @@ def validate_and_assign(
     _require_sound_header(header, topic_partition, metrics, is_client=is_client)
     source = _CODECS[header.attributes & CODEC_MASK]
     packed = raw[HEADER_BYTES:]
-    payload = decompressed(
-        source, packed, size_max=decompressed_bytes_max(config.max_message_bytes)
-    )
-    summary = walk_records(payload, header.records_count)
-    if not summary.ok:
-        raise InvalidRecordError(why_malformed(payload, header.records_count))
+    payload, summary = _read_records(header, source, packed, config)
     oldest = header.base_timestamp + summary.min_timestamp_delta
     newest = header.base_timestamp + summary.max_timestamp_delta
     if oldest < _LONG_MIN or newest > _LONG_MAX:
@@ -254,6 +250,29 @@ def _require_sound_header(
         )
     metrics.mark("invalid_offset_or_sequence_records")
     raise InvalidRecordError(reason)
+
+
+def _read_records(
+    header: BatchHeader, source: Codec, packed: Buffer, config: LogConfig
+) -> tuple[Buffer, RecordSummary]:
+    """The records, decompressed, and the result of a walk over them."""
+    count, record_bytes_max = header.records_count, config.max_decompressed_message_bytes
+    payload = decompressed(
+        source,
+        packed,
+        count=count,
+        size_max=decompressed_bytes_max(config.max_message_bytes),
+        record_bytes_max=record_bytes_max,
+    )
+    summary = walk_records(payload, count)
+    if source and (not summary.ok or len(payload) > record_bytes_max):
+        try:
+            require_records_within(payload, count, record_bytes_max)
+        except OversizedRecordError as error:
+            raise InvalidRecordError(error.reason) from error
+    if not summary.ok:
+        raise InvalidRecordError(why_malformed(payload, count))
+    return payload, summary
 
 
 def _stamped(

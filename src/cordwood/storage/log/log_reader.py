@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.errors import CorruptError
-from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
+from cordwood.model.errors import CorruptError, OversizedRecordError
+from cordwood.model.kafka_errors import InvalidRecordError, OffsetOutOfRangeError, StorageError
 from cordwood.storage.log.damage import DamageReports
 from cordwood.storage.log.log_offsets import LogPosition
 from cordwood.storage.log.log_state import LogState
@@ -150,7 +150,12 @@ def collect_aborted(
 
 
 def find_by_timestamp(
-    segments: SegmentList, timestamp: int, *, log_start_offset: int, rebuilds: int
+    segments: SegmentList,
+    timestamp: int,
+    *,
+    log_start_offset: int,
+    record_bytes_max: int,
+    rebuilds: int,
 ) -> ListedOffset | None:
     """The first record at or after `timestamp` (ms) and the log start; None if there is none.
 
@@ -160,10 +165,12 @@ def find_by_timestamp(
         segments: of the log.
         timestamp: in ms.
         log_start_offset: inclusive.
+        record_bytes_max: of a record of a compressed batch.
         rebuilds: how often indexes of the process have been rebuilt, as `SegmentList` takes it.
 
     Raises:
         FileNotFoundError: a segment's file has been removed.
+        OversizedRecordError: a record on the way is larger.
     """
     if timestamp == MAX_TIMESTAMP:
         newest: LogSegment | None = None
@@ -172,12 +179,14 @@ def find_by_timestamp(
                 newest = segment
         if newest is None or newest.max_timestamp_so_far < 0:
             return None
-        found = newest.find_max_timestamp()
+        found = newest.find_max_timestamp(record_bytes_max=record_bytes_max)
     else:
         target = segments.first_reaching(timestamp, rebuilds=rebuilds)
         if target is None:
             return None
-        found = target.find_offset_by_timestamp(timestamp, log_start_offset)
+        found = target.find_offset_by_timestamp(
+            timestamp, log_start_offset, record_bytes_max=record_bytes_max
+        )
     if found is None:
         return None
     return ListedOffset(found.timestamp, found.offset, found.leader_epoch)
@@ -330,6 +339,7 @@ class LogReader:
 
         Raises:
             CorruptMessageError: the log is damaged there; its cause names the file and the byte.
+            InvalidRecordError: a record on the way is larger than max.decompressed.message.bytes.
             StorageError: the directory is offline, or has just failed.
         """
         log = self._log
@@ -351,8 +361,11 @@ class LogReader:
                         segments,
                         timestamp,
                         log_start_offset=log.offsets.log_start,
+                        record_bytes_max=log.config.max_decompressed_message_bytes,
                         rebuilds=log.context.resources.rebuilds,
                     )
+                except OversizedRecordError as error:
+                    raise InvalidRecordError(error.reason) from error
                 except CorruptError as error:
                     raise self._damage.answer(error) from error
                 except FileNotFoundError:

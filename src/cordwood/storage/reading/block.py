@@ -14,6 +14,7 @@ from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch, parse_batch
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.source import SegmentSource
 
@@ -93,8 +94,16 @@ class Block:
         assert isinstance(batch, RecordBatch), "the scan said that a whole batch is here"
         return batch
 
-    def records(self, row: int, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    def records(
+        self,
+        row: int,
+        *,
+        size_max: int = DECOMPRESSED_BYTES_MAX,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+    ) -> Iterator[Record]:
         """The records of a batch, decompressed to at most `size_max` bytes.
+
+        One of a compressed batch may take `record_bytes_max`.
 
         Raises:
             CorruptError: the batch does not decompress, or has a malformed record; names the file
@@ -102,7 +111,7 @@ class Block:
         """
         batch = self.batch(row)
         try:
-            yield from batch.iter_records(size_max=size_max)
+            yield from batch.iter_records(size_max=size_max, record_bytes_max=record_bytes_max)
         except CorruptError as error:
             raise self.located(error, row) from error
 

@@ -10,9 +10,15 @@ from cordwood.format.compression import Codec, codec_of, decompress_into
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs
-from cordwood.model.errors import BatchTooLargeError, CordwoodError, CorruptError
+from cordwood.format.record_bound import over_the_bound, require_records_within
+from cordwood.model.errors import (
+    BatchTooLargeError,
+    CordwoodError,
+    CorruptError,
+    OversizedRecordError,
+)
 from cordwood.storage.reading.block import Block, Flags, Ints, Payload
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _SLACK = 64
 _ARENA_BYTES = 16 << 20
@@ -23,10 +29,10 @@ _LZ4_BLOCK_BYTES_MAX = 4 << 20
 class PayloadReader:
     """The records of a block's batches, decompressed where needed, in bounded memory."""
 
-    def __init__(self, *, batch_bytes_max: int = BATCH_BYTES_MAX) -> None:
-        """Decompresses batches to at most `batch_bytes_max` bytes each."""
+    def __init__(self, bounds: ReadBounds = WIDEST) -> None:
+        """Decompresses batches as far as `bounds` let it."""
         self._codecs = Codecs()
-        self._batch_bytes_max = batch_bytes_max
+        self._bounds = bounds
         self._arena = np.zeros(_ARENA_BYTES, dtype=np.uint8)
 
     def payloads(self, block: Block, wanted: Flags) -> Iterator[Payload]:
@@ -82,23 +88,37 @@ class PayloadReader:
             raise block.bad_record(
                 first + int(wrong[0]), "a batch that claims more records than it holds"
             )
+        for row in np.flatnonzero(sizes > self._bounds.record_bytes_max).tolist():
+            self._require_records_within(block, first + row, spans)
         return Payload(block, self._arena, spans, first, last)
+
+    def _require_records_within(self, block: Block, row: int, spans: Ints) -> None:
+        if not block.codec_of(row):  # plain batches are not bounded
+            return
+        start, end = spans[row].tolist()
+        try:
+            require_records_within(
+                self._arena.data[start:end], int(block.counts[row]), self._bounds.record_bytes_max
+            )
+        except OversizedRecordError as error:
+            raise oversized(block.source, block.position_of(row), error.reason) from error
 
     def _make_room_for_one(self, block: Block, row: int) -> None:
         """Allocates buffers for the largest batch; memory is taken as it is written to."""
-        room = self._batch_bytes_max + _LZ4_BLOCK_BYTES_MAX + _SLACK
+        wanted = self._bounds.payload_bytes_max(int(block.counts[row]))
+        room = wanted + _LZ4_BLOCK_BYTES_MAX + _SLACK
         if self._arena.shape[0] >= room:
-            raise too_large(
-                block.source,
-                block.position_of(row),
-                f"expands further ({_codec_name(block.codec_of(row))})",
-                self._batch_bytes_max,
-            )
+            place = block.source, block.position_of(row)
+            bytes_max = self._bounds.batch_bytes_max
+            if wanted < bytes_max:
+                raise oversized(*place, over_the_bound(self._bounds.record_bytes_max))
+            codec = _codec_name(block.codec_of(row))
+            raise too_large(*place, f"expands further ({codec})", bytes_max)
         self._arena = np.zeros(room, dtype=np.uint8)
 
     def _decompress(self, block: Block, row: int, used: int) -> int | None:
         """Decompresses one batch to the arena; its size, or None if it does not fit."""
-        end = min(self._arena.shape[0] - _SLACK, used + self._batch_bytes_max)
+        end = min(self._arena.shape[0] - _SLACK, used + self._bounds.batch_bytes_max)
         try:
             codec = codec_of(block.codec_of(row))
             return decompress_into(codec, block.stored_records(row), self._arena.data[used:end])
@@ -120,6 +140,16 @@ def too_large(
         "running broker, raise max.message.bytes of the topic",
         path=source.path,
         position=position,
+    )
+
+
+def oversized(source: SegmentSource, position: int, reason: str) -> OversizedRecordError:
+    """The error for a record of a compressed batch that is larger than its topic allows."""
+    return OversizedRecordError(
+        reason.removesuffix("."),
+        path=source.path,
+        position=position,
+        remedy="Raise max.decompressed.message.bytes of the topic",
     )
 
 

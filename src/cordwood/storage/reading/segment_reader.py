@@ -17,11 +17,11 @@ from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.format.record_batch import build_batch, parse_batch
-from cordwood.model.errors import BatchTooLargeError, CorruptError
+from cordwood.model.errors import BatchTooLargeError, CorruptError, OversizedRecordError
 from cordwood.storage.filesystem import OS, File, FileSystem
 from cordwood.storage.reading.block import Block, Flags, Payload
-from cordwood.storage.reading.payloads import PayloadReader, too_large
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.payloads import PayloadReader, oversized, too_large
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 READ_BYTES = 4 << 20
 _SLACK = 64
@@ -56,17 +56,17 @@ class BadBatchError(CorruptError):
 class SegmentReader:
     """Reads segments, one after another, with buffers that it keeps.
 
-    `blocks` and `payloads` take memory for the largest batch, of at most `batch_bytes_max` bytes.
+    `blocks` and `payloads` take memory for the largest batch within the bounds.
     """
 
     def __init__(
         self,
         read_bytes: int = READ_BYTES,
         *,
-        batch_bytes_max: int = BATCH_BYTES_MAX,
+        bounds: ReadBounds = WIDEST,
         fs: FileSystem = OS,
     ) -> None:
-        self._batch_bytes_max = batch_bytes_max
+        self._bounds = bounds
         self._fs = fs
         self._payloads: PayloadReader | None = None
         self._buffer = np.zeros(read_bytes + _SLACK, dtype=np.uint8)
@@ -88,10 +88,11 @@ class SegmentReader:
 
         Raises:
             BatchTooLargeError: a batch expands beyond what it may.
+            OversizedRecordError: a record of a compressed batch is larger than it may be.
             CorruptError: a batch does not decompress; names the file and the position in it.
         """
         if self._payloads is None:
-            self._payloads = PayloadReader(batch_bytes_max=self._batch_bytes_max)
+            self._payloads = PayloadReader(self._bounds)
         return self._payloads.payloads(block, wanted)
 
     def blocks(self, source: SegmentSource, *, start: int = 0) -> Iterator[Block]:
@@ -151,8 +152,10 @@ class SegmentReader:
                 )
             if start == 0 and not at_end:
                 size = max(room + 1, self._size_of_batch())
-                if size > self._batch_bytes_max:
-                    raise too_large(source, position, f"takes {size} bytes", self._batch_bytes_max)
+                if size > self._bounds.batch_bytes_max:
+                    raise too_large(
+                        source, position, f"takes {size} bytes", self._bounds.batch_bytes_max
+                    )
                 self._grow(min(size, source.size_bytes - position))
             self._buffer[: have - start] = self._buffer[start:have].copy()
             position += start
@@ -169,12 +172,18 @@ class SegmentReader:
             entry = parse_batch(self._buffer[start:end].tobytes())
             assert isinstance(entry, LegacyBatch), "the scan said that a legacy entry is here"
             entry.require_valid()
-            records = entry.records(size_max=self._batch_bytes_max // _LEGACY_SHARE)
+            records = entry.records(
+                size_max=self._bounds.batch_bytes_max // _LEGACY_SHARE,
+                record_bytes_max=self._bounds.record_bytes_max,
+            )
             if not records:
                 raise CorruptError("a legacy entry without records")
             data = build_batch(records, base_offset=records[0].offset)
         except BatchTooLargeError as error:
-            raise too_large(source, position + start, str(error), self._batch_bytes_max) from error
+            bytes_max = self._bounds.batch_bytes_max
+            raise too_large(source, position + start, str(error), bytes_max) from error
+        except OversizedRecordError as error:
+            raise oversized(source, position + start, error.reason) from error
         except CorruptError as error:
             raise error.located(path=source.path, base_position=position + start) from error
         buffer = np.zeros(len(data) + _SLACK, dtype=np.uint8)

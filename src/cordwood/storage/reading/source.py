@@ -4,8 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cordwood.format.record_bound import RECORD_BYTES_MAX, payload_bytes_max
+
 #: Memory that a reader may take for a batch, unless it is given less: the limit of any batch.
 BATCH_BYTES_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBounds:
+    """The limits of a reader that decompresses a batch.
+
+    `batch_bytes_max` is the memory that it may take for one, `record_bytes_max` the largest record
+    in a compressed one: max.decompressed.message.bytes.
+    """
+
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    record_bytes_max: int = RECORD_BYTES_MAX
+
+    def payload_bytes_max(self, count: int) -> int:
+        """The bytes of `count` records, decompressed, at which a reader ends."""
+        return min(self.batch_bytes_max, payload_bytes_max(count, self.record_bytes_max))
+
+
+#: Those of a reader that does not know its topic's settings.
+WIDEST = ReadBounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

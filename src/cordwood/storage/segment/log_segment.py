@@ -22,6 +22,7 @@ from cordwood.format.file_names import (
     LOG_SUFFIX,
     segment_file_name,
 )
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
@@ -360,19 +361,25 @@ class LogSegment:
         return self.indexes.upper_bound_offset(self, start, size_bytes)
 
     def find_offset_by_timestamp(
-        self, timestamp: int, starting_offset: int
+        self, timestamp: int, starting_offset: int, *, record_bytes_max: int = RECORD_BYTES_MAX
     ) -> TimestampAndOffset | None:
         """The first record with at least that timestamp (ms) and offset; None if there is none.
 
         Raises:
+            OversizedRecordError: a record up to it, compressed, is of more than `record_bytes_max`.
             CorruptError: the log is damaged on the way there.
         """
-        return self.indexes.find_timestamp(self, timestamp, starting_offset)
+        return self.indexes.find_timestamp(
+            self, timestamp, starting_offset, record_bytes_max=record_bytes_max
+        )
 
-    def find_max_timestamp(self) -> TimestampAndOffset | None:
+    def find_max_timestamp(
+        self, *, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> TimestampAndOffset | None:
         """The first record with the segment's largest timestamp; None if no record has one.
 
         Raises:
+            OversizedRecordError: as `find_offset_by_timestamp`.
             CorruptError: the log is damaged on the way there.
         """
         largest, last_offset = self.indexes.max_timestamp(self)
@@ -381,7 +388,7 @@ class LogSegment:
             return None
         file = self._resources.file(self)
         heads = iter_heads(file, batch.position, self.size_bytes, path=self.path)
-        return first_with(heads, file, largest, path=self.path)
+        return first_with(heads, file, largest, record_bytes_max=record_bytes_max, path=self.path)
 
     def producer_batches(
         self, start_offset: int, end_offset: int, *, is_strict: bool = True

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.errors import CorruptError, NoSpaceError
+from cordwood.model.errors import CorruptError, NoSpaceError, OversizedRecordError
 from cordwood.storage.filesystem import File
 from cordwood.storage.reading.batch_heads import (
     HEADER_READ_BYTES,
@@ -310,7 +310,7 @@ class SegmentIndexes:
         return self._mend(log, look_up)
 
     def find_timestamp(
-        self, log: IndexedLog, timestamp: int, starting_offset: int
+        self, log: IndexedLog, timestamp: int, starting_offset: int, *, record_bytes_max: int
     ) -> TimestampAndOffset | None:
         """The first record with at least that timestamp (ms) and offset; None if there is none."""
 
@@ -321,7 +321,14 @@ class SegmentIndexes:
             if entry.timestamp >= 0 and entry.offset >= starting_offset:
                 first = self._require_time_entry(log, entry, next(heads, None))
                 heads = chain((first,), heads)
-            return first_at_or_after(heads, file, timestamp, starting_offset, path=log.path)
+            return first_at_or_after(
+                heads,
+                file,
+                timestamp,
+                starting_offset,
+                record_bytes_max=record_bytes_max,
+                path=log.path,
+            )
 
         return self._mend(log, look_up)
 
@@ -418,6 +425,8 @@ class SegmentIndexes:
         seen = self._rebuilds
         try:
             return look_up()
+        except OversizedRecordError:
+            raise
         except CorruptError:
             pass
         try:

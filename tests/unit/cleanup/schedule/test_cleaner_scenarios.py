@@ -338,6 +338,27 @@ def test_a_record_larger_than_max_message_bytes_as_it_is_now_is_cleaned(tmp_path
     assert t.offsets() == [1, 2]
 
 
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_a_log_with_a_record_over_the_decompressed_bound_waits_until_it_is_raised(
+    tmp_path: Path, codec: Codec
+) -> None:
+    t = small(tmp_path, 16 << 20)
+    for key in (0, 1, 0):
+        t.logs.put(t.log, (b"%d" % key, bytes(50_000)), codec=codec)
+    t.log.update_config(replace(t.log.config, max_decompressed_message_bytes=40_000))
+    t.roll()
+    before = [segment.path.read_bytes() for segment in t.log.segments]
+    assert not t.logs.cleaner.clean_once()
+    (reason,) = t.logs.cleaning.uncleanable_partitions(t.log.log_dir).values()
+    assert (
+        "exceeds the configured maximum record size of 40000 at byte 0. Raise max.decom" in reason
+    )
+    assert [segment.path.read_bytes() for segment in t.log.segments] == before
+    t.log.update_config(replace(t.log.config, max_decompressed_message_bytes=60_000))
+    t.clean()
+    assert t.offsets() == [1, 2]
+
+
 def test_a_user_record_with_the_key_of_a_marker_is_a_user_record(t: Compacted) -> None:
     now = t.logs.clock.now_ms()
     for _ in range(2):

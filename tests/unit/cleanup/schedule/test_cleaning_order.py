@@ -22,6 +22,7 @@ from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.reading.source import ReadBounds
 from support.in_process_engine import CompiledEngine, clean_in_process
 from support.key_distributions import CONFIG, DISTRIBUTIONS
 from support.log_builder import NOW_MS, write_log_dir
@@ -89,7 +90,7 @@ def due(
         ),
         identity=1,
         segments=tuple,
-        batch_bytes_max=MB,
+        bounds=ReadBounds(batch_bytes_max=MB),
     )
 
 

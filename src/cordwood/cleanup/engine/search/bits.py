@@ -37,7 +37,7 @@ def facts_without(
         OSError: a segment cannot be read.
     """
     assert compaction.erased is not None, "called for an erasure"
-    reader = SegmentReader(batch_bytes_max=compaction.batch_bytes_max, fs=fs)
+    reader = SegmentReader(bounds=compaction.bounds, fs=fs)
     return [_facts_of(source, compaction.erased, reader, progress) for source in segments]
 
 

@@ -28,7 +28,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Bytes, Payload
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _OFFSET_MAX = (1 << 63) - 1
 _KEYS_A_BATCH = 10_000
@@ -36,10 +36,11 @@ _KEYS_A_BATCH = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """A segment file to search, and the partition whose records it has."""
+    """A segment file to search, the partition whose records it has, and how far it is read."""
 
     partition: TopicPartition
     source: SegmentSource
+    bounds: ReadBounds = WIDEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +92,15 @@ class ExactKeys:
         self, searched: Searched, *, progress: Progress = no_progress, fs: FileSystem = OS
     ) -> Found:
         """Finds the records with these keys."""
-        return _KeySearch(self.keys, fs=fs).search(searched.source, progress)
+        return _KeySearch(self.keys, searched.bounds, fs=fs).search(searched.source, progress)
 
 
 class _KeySearch:
     """The table of some keys, and the buffers to look records up in it."""
 
-    def __init__(self, keys: frozenset[bytes], *, fs: FileSystem) -> None:
+    def __init__(self, keys: frozenset[bytes], bounds: ReadBounds, *, fs: FileSystem) -> None:
         self._keys = keys
+        self._bounds = bounds
         self._secrets = Secrets.from_seed(0).words
         slots = 1 << 12
         while slots < 4 * len(keys):
@@ -106,7 +108,7 @@ class _KeySearch:
         self._table = key_table.new_table(slots)
         self._used = np.zeros(1, dtype=np.int64)
         self._nothing = key_table.new_table(2)
-        self._reader = SegmentReader(fs=fs)
+        self._reader = SegmentReader(bounds=bounds, fs=fs)
         ordered = sorted(keys)
         for first in range(0, len(ordered), _KEYS_A_BATCH):
             self._insert(ordered[first : first + _KEYS_A_BATCH])
@@ -142,7 +144,7 @@ class _KeySearch:
         for block in self._reader.blocks(source):
             records += block.records_count
             for row in self._candidates(block):
-                for record in block.records(row):
+                for record in block.records(row, record_bytes_max=self._bounds.record_bytes_max):
                     if record.key is not None and record.key in self._keys:
                         offsets.append(record.offset)
                         by_key[record.key] += 1
@@ -193,12 +195,13 @@ class ByRecord:
         offsets: list[int] = []
         records = 0
         matches, partition = self._matches, searched.partition
-        for block in SegmentReader(fs=fs).blocks(searched.source):
+        bounds = searched.bounds
+        for block in SegmentReader(bounds=bounds, fs=fs).blocks(searched.source):
             records += block.records_count
             offsets += [
                 record.offset
                 for row in np.flatnonzero(block.has_data).tolist()
-                for record in block.records(row)
+                for record in block.records(row, record_bytes_max=bounds.record_bytes_max)
                 if matches(partition, record)
             ]
             progress(block.size_bytes)

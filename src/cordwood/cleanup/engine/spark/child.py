@@ -29,7 +29,7 @@ from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import ReadBounds, SegmentSource
 
 _NICE = 10
 _LOOK_S = 0.2
@@ -123,6 +123,7 @@ def _search(line: Line, runner: Any, message: dict[str, Any]) -> None:
         Searched(
             partition=TopicPartition.parse(each["partition"]),
             source=SegmentSource(**each["source"]),
+            bounds=ReadBounds(**each["bounds"]),
         )
         for each in message["segments"]
     ]

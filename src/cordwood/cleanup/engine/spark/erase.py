@@ -190,9 +190,10 @@ def _decoder(segments: list[Searched], shares: list[list[int]]) -> Any:
 def _records_of(searched: Searched, at: int) -> Iterator[pa.RecordBatch]:
     rows: list[dict[str, Any]] = []
     size = 0
-    for block in SegmentReader().blocks(searched.source):
+    bounds = searched.bounds
+    for block in SegmentReader(bounds=bounds).blocks(searched.source):
         for row in np.flatnonzero(block.has_data).tolist():
-            for record in block.records(row):
+            for record in block.records(row, record_bytes_max=bounds.record_bytes_max):
                 rows.append(_row_of(searched, record, at))
                 size += len(record.key or b"") + len(record.value or b"")
                 if len(rows) >= _ROWS_MAX or size >= _BYTES_MAX:
