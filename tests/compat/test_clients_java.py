@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.kafka_programs import KAFKA_VERSIONS
 from support.stock_clients.availability import nothing_missing
 from support.stock_clients.contract import checks_for, run_check
 from support.stock_clients.neutral import Neutral
 from support.stock_clients.program import JAVA_LACKS, ProgramClient, java_client
 
 
-@pytest.fixture(scope="module")
-def java(stock_broker: str) -> Iterator[ProgramClient]:
+@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+def java(stock_broker: str, request: pytest.FixtureRequest) -> Iterator[ProgramClient]:
     with nothing_missing():
-        client = java_client(stock_broker)
+        client = java_client(stock_broker, version=request.param)
     yield client
     client.close()
 

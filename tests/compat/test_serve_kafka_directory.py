@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -18,16 +20,25 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.metadata.releases import RELEASES
 from cordwood.model.documents import to_document
 from cordwood.queries.identity import NodeIdentity
 from cordwood.surfaces.cli.main import app
+from support.clean import run_clean
 from support.commits import commit
-from support.kafka import RealKafka
+from support.kafka import CLUSTER_ID, RealKafka
+from support.kafka_programs import KAFKA_4_4, KAFKA_VERSIONS, kafka_tool
 from support.ports import free_port
 from support.reading import read_committed
 from support.served import ServedBroker
 
 pytestmark = pytest.mark.kafka
+
+#: Of each level of metadata.version that both know, by its name; two of them for every change.
+LEVELS = [
+    name if name in {"4.3-IV0", "4.4-IV2"} else pytest.param(name, marks=pytest.mark.nightly)
+    for name in RELEASES
+]
 
 Rows = list[tuple[int, bytes | None, bytes | None]]
 
@@ -84,11 +95,10 @@ class Client:
         return int(found.offset)
 
 
-def test_topics_settings_records_and_offsets_go_to_and_fro(
-    kafka_jars: Path, tmp_path: Path
-) -> None:
-    del kafka_jars
-    kafka = RealKafka(tmp_path / "kafka")
+@pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_topics_settings_records_and_offsets_go_to_and_fro(tmp_path: Path, version: str) -> None:
+    kafka = RealKafka(tmp_path / "kafka", version=version)
     kafka.start()
     theirs = Client(kafka.bootstrap_servers)
     theirs.create("orders", 3, retention_ms="900000000", compression_type="lz4")
@@ -142,3 +152,45 @@ def test_topics_settings_records_and_offsets_go_to_and_fro(
     assert kafka.errors_since_start == []
     kafka.stop()
     assert stale.exists()
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka_4_4_jars")
+@pytest.mark.parametrize("release", LEVELS)
+def test_kafka_starts_on_what_was_formatted_served_and_cleaned_at_a_level(
+    tmp_path: Path, release: str
+) -> None:
+    kafka = RealKafka(tmp_path / "kafka", version=KAFKA_4_4)
+    data = kafka.log_dirs[0]
+    config = tmp_path / "server.properties"
+    lines = {"node.id": "1", "process.roles": "broker,controller", "log.dirs": str(data)}
+    lines |= {"controller.listener.names": "CONTROLLER", **kafka.roles()}
+    config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    words = ["storage", "format", "-t", CLUSTER_ID, "-c", str(config), "--release-version", release]
+    formatted = CliRunner().invoke(app, words)
+    assert formatted.exit_code == 0, formatted.output
+
+    with ServedBroker(data, flags=()) as broker:
+        ours = Client(broker.bootstrap_servers)
+        ours.create("orders", 2, cleanup_policy="compact", internal_segment_bytes="1500")
+        ours.write("orders", "first")
+        ours.write("orders", "second")
+        ours.commit("shop", "orders", 42)
+        rows = ours.read("orders")
+    assert "Traceback" not in broker.log, broker.log[-4000:]
+    run_clean([data], now_ms=time.time_ns() // 1_000_000 + 3_600_000)
+
+    kafka.start()
+    theirs = Client(kafka.bootstrap_servers)
+    found = kafka_tool(
+        *("features", "--bootstrap-server", kafka.bootstrap_servers, "describe"), version=KAFKA_4_4
+    )
+    assert re.search(rf"metadata\.version .*FinalizedVersionLevel: {release}\b", found.stdout)
+    assert theirs.topics() == {"orders": 2}
+    kept = theirs.read("orders")
+    assert {key: value for _, key, value in kept} == {key: value for _, key, value in rows}
+    assert len(kept) < len(rows)
+    assert theirs.committed("shop", "orders") == 42
+    theirs.write("orders", "third")
+    assert kafka.errors_since_start == []
+    kafka.stop()

@@ -232,11 +232,15 @@ def java_client(
     *,
     version: str = KAFKA_4_3,
 ) -> ProgramClient:
-    """Kafka's own clients, of a version. Needs Java, with its compiler among its modules."""
+    """Kafka's own clients, of a version. Needs Java, with its compiler among its modules.
+
+    The program is compiled with those of 4.3, as one whose clients are replaced later.
+    """
     jars = kafka_jars(version)
 
     def build(source: Path, target: Path) -> None:
-        _compile_java((source / "Program.java", source / "Transactions.java"), jars, target)
+        programs = (source / "Program.java", source / "Transactions.java")
+        _compile_java(programs, kafka_jars(), target)
 
     return ProgramClient(
         bootstrap_servers,
