@@ -147,7 +147,7 @@ class Admin:
         nodes = tuple(
             BrokerEndpoint(int(b.broker_id), b.host, b.port, b.rack) for b in answer.brokers
         )
-        self._cluster.learn(list(nodes))
+        self._cluster.learn(list(nodes), answer.cluster_id)
         fenced = {int(b.broker_id) for b in answer.brokers if b.is_fenced}
         return ClusterFacts(answer.cluster_id, int(answer.controller_id), nodes, frozenset(fenced))
 
@@ -259,7 +259,8 @@ class Admin:
             deadline=deadline,
         )
         self._cluster.learn(
-            [BrokerEndpoint(b.node_id, b.host, b.port, b.rack) for b in answer.brokers]
+            [BrokerEndpoint(b.node_id, b.host, b.port, b.rack) for b in answer.brokers],
+            answer.cluster_id,
         )
         return answer.topics
 

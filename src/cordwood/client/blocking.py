@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cordwood.client.errors import DisconnectedError, TimedOutError
-from cordwood.client.session import ClientSession
+from cordwood.client.session import ClientSession, NodeIdentity
 from cordwood.client.settings import ClientSettings
 from cordwood.client.transport import Stream, resolve
 from cordwood.client.wire import RequestFrame, ResponseFrame
@@ -17,10 +17,10 @@ _RECEIVE_BYTES: Final = 1 << 16
 class BlockingConnection:
     """An open connection, whose session is READY once `handshake` has returned."""
 
-    def __init__(self, stream: Stream, client_id: str) -> None:
-        """Takes the stream, and closes it with `close`."""
+    def __init__(self, stream: Stream, client_id: str, identity: NodeIdentity | None) -> None:
+        """Takes the stream, and closes it with `close`; `identity` as of a `ClientSession`."""
         self._stream = stream
-        self.session = ClientSession(client_id)
+        self.session = ClientSession(client_id, identity)
 
     def handshake(self, *, timeout_s: float) -> None:
         """Agrees with the node on the session; closes the connection if that fails.
@@ -87,9 +87,11 @@ class BlockingNetwork:
         """Sleeps in this thread."""
         pause(seconds)
 
-    def connect(self, host: str, ip: str, port: int, *, timeout_s: float) -> BlockingConnection:
+    def connect(
+        self, host: str, ip: str, port: int, *, timeout_s: float, identity: NodeIdentity | None
+    ) -> BlockingConnection:
         """Connects, and negotiates versions within the same timeout."""
         stream = self._transport.connect(host, ip, port, timeout_s=timeout_s)
-        found = BlockingConnection(stream, self._client_id)
+        found = BlockingConnection(stream, self._client_id, identity)
         found.handshake(timeout_s=timeout_s)
         return found

@@ -3,7 +3,8 @@
 It decides what is sent where, and again after which failure; a `Network` connects and waits, so
 that the decisions are tested without I/O.
 
-Source: org.apache.kafka.clients.NetworkClient, admin.KafkaAdminClient (4.3.0).
+Source: org.apache.kafka.clients.NetworkClient (4.4.0), admin.KafkaAdminClient (4.3.0); KIP-899,
+KIP-1242.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cordwood.client.errors import (
     require,
 )
 from cordwood.client.retry import Action, Backoff, repeated
-from cordwood.client.session import ClientSession, Versions, api_key, supports
+from cordwood.client.session import ClientSession, NodeIdentity, Versions, api_key, supports
 from cordwood.client.settings import ClientSettings, Warn, bootstrap_addresses
 from cordwood.client.wire import RequestFrame
 from cordwood.format.messages.message import Message, R, Request
@@ -79,13 +80,15 @@ class Network(Protocol):
     def resolve(self, host: str, port: int) -> str | None:
         """The first IP address of a host; None if it has none."""
 
-    def connect(self, host: str, ip: str, port: int, *, timeout_s: float) -> Connection:
+    def connect(
+        self, host: str, ip: str, port: int, *, timeout_s: float, identity: NodeIdentity | None
+    ) -> Connection:
         """Opens a connection to an IP address, and its session; `host` is the node's name.
 
         Raises:
             OSError: nobody listens there.
             TimedOutError, DisconnectedError: the node has not answered the session.
-            RefusedError: the node refuses the session.
+            RefusedError: the node refuses the session, as one does that has not that identity.
         """
 
     def pause(self, seconds: float) -> None:
@@ -146,6 +149,7 @@ class ClusterClient:
         self._are_all_refused = settings.refused_ms is not None
         self._connections: dict[int, Connection] = {}
         self._nodes: dict[int, BrokerEndpoint] = {}
+        self._cluster_id: str | None = None
         self._coordinators: dict[Coordinator, BrokerEndpoint] = {}
 
     def __enter__(self) -> Self:
@@ -287,9 +291,16 @@ class ClusterClient:
 
     # ---- nodes
 
-    def learn(self, nodes: Sequence[BrokerEndpoint]) -> None:
-        """Replaces the known brokers by those of an answer."""
+    def learn(self, nodes: Sequence[BrokerEndpoint], cluster_id: str | None) -> None:
+        """Replaces the known brokers, and the id of their cluster, by those of an answer."""
         self._nodes = {node.id: node for node in nodes}
+        self._cluster_id = cluster_id
+
+    def _rebootstrap(self) -> None:
+        """Forgets the cluster, for the bootstrap addresses to say what is there now."""
+        self.close()
+        self._nodes, self._cluster_id = {}, None
+        self._coordinators.clear()
 
     def any_node(self, *, name: str = "listNodes") -> int:
         """A broker that can be reached: below 0 one of the bootstrap addresses."""
@@ -331,6 +342,8 @@ class ClusterClient:
                     node, host, ip, port, self._left_s(deadline)
                 ):
                     return node
+                if node >= 0 and node not in self._nodes:
+                    break
             if is_single:
                 raise DisconnectedError(f"no node could be reached. Call: {name}")
             self._require_listener(began_s)
@@ -367,8 +380,18 @@ class ClusterClient:
         return sorted(wanted, key=lambda entry: entry[0] not in self._connections)
 
     def _connect(self, node: int, host: str, ip: str, port: int, timeout_s: float) -> bool:
+        """Whether the node could be reached; one that is another broker has the cluster forgotten.
+
+        Raises:
+            RefusedError: it refuses the session.
+        """
+        identity = None
+        if node >= 0 and self._cluster_id is not None:
+            identity = NodeIdentity(self._cluster_id, node)
         try:
-            connection = self._network.connect(host, ip, port, timeout_s=timeout_s)
+            connection = self._network.connect(
+                host, ip, port, timeout_s=timeout_s, identity=identity
+            )
         except OSError as error:
             if not isinstance(error, ConnectionRefusedError):
                 self._are_all_refused = False
@@ -380,6 +403,11 @@ class ClusterClient:
             return False
         except (DisconnectedError, TimedOutError):
             self._are_all_refused = False
+            return False
+        except RefusedError as error:
+            if error.code != ErrorCode.REBOOTSTRAP_REQUIRED:
+                raise
+            self._rebootstrap()
             return False
         self._are_all_refused = False
         self._connections[node] = connection

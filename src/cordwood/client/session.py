@@ -1,18 +1,19 @@
 """The session of a client on one connection: what is agreed before its first request. No I/O.
 
-Source: KIP-35 (ApiVersions), KIP-511; org.apache.kafka.clients.NetworkClient.
+Source: KIP-35 (ApiVersions), KIP-511, KIP-1242; org.apache.kafka.clients.NetworkClient (4.4.0).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from cordwood import __version__
 from cordwood.client.errors import NotSupportedError, require
 from cordwood.client.wire import RequestFrame, Wire
 from cordwood.format.messages.message import Message
+from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis import APIS
 from cordwood.protocol.data import (
     ApiVersionsRequest,
@@ -20,17 +21,19 @@ from cordwood.protocol.data import (
 )
 from cordwood.protocol.headers import API_VERSIONS
 
-_API_VERSIONS_VERSION: Final = 3
+_LATEST: Final = APIS[API_VERSIONS].max_version
+_NO_NODE: Final = -1
 _KEYS: Final[Mapping[str, int]] = {f"{api.name}Request": key for key, api in APIS.items()}
 
 Versions = Mapping[int, tuple[int, int]]
 """The lowest and highest version, both inclusive, of each API that a node serves."""
 
-VERSIONS_REQUEST: Final = RequestFrame(
-    API_VERSIONS,
-    _API_VERSIONS_VERSION,
-    ApiVersionsRequest(client_software_name="cordwood", client_software_version=__version__),
-)
+
+class NodeIdentity(NamedTuple):
+    """The broker that a client means to reach: the id of its cluster, and its own."""
+
+    cluster_id: str
+    node_id: int
 
 
 class SessionState(Enum):
@@ -46,29 +49,52 @@ class ClientSession:
     """A connection's frames, its state, and the versions of its node.
 
     A connection that has just been opened exchanges `next_request` for answers, until there is
-    none: then it is READY.
+    none: then it is READY. A node that does not know the latest version of ApiVersions is asked
+    again in the one that it names.
     """
 
-    def __init__(self, client_id: str) -> None:
-        """`client_id` is what requests say of their sender."""
+    def __init__(self, client_id: str, identity: NodeIdentity | None = None) -> None:
+        """Begins the handshake.
+
+        Args:
+            client_id: what requests say of their sender.
+            identity: of the node, where it is known; another node refuses the session.
+        """
         self.wire = Wire(client_id)
         self.state = SessionState.HANDSHAKE
         self.versions: Versions = {}
+        self._identity = identity
+        self._version = _LATEST
 
     def next_request(self) -> RequestFrame | None:
         """The request that is due before those of callers; None when the session is READY."""
-        return VERSIONS_REQUEST if self.state is SessionState.HANDSHAKE else None
+        if self.state is not SessionState.HANDSHAKE:
+            return None
+        cluster_id, node_id = self._identity or (None, _NO_NODE)
+        request = ApiVersionsRequest(
+            client_software_name="cordwood",
+            client_software_version=__version__,
+            cluster_id=cluster_id,
+            node_id=node_id,
+        )
+        return RequestFrame(API_VERSIONS, self._version, request)
 
     def on_answer(self, answer: ApiVersionsResponse) -> None:
         """Takes the answer to `next_request`.
 
         Raises:
-            RefusedError: it is an error; close the connection.
+            RefusedError: it is an error; close the connection. REBOOTSTRAP_REQUIRED says that the
+                node is another one.
         """
+        served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            # Brokers before Kafka 2.4 do not say which versions they have.
+            _, latest = served.get(API_VERSIONS, (0, 0))
+            if latest < self._version:
+                self._version = latest
+                return
         require(answer.error_code)
-        self.versions = {
-            each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
-        }
+        self.versions = served
         self.state = SessionState.READY
 
     def request(

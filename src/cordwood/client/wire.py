@@ -14,12 +14,14 @@ from typing import Any
 
 from cordwood.client.errors import DisconnectedError
 from cordwood.format.messages.message import Message
+from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.headers import API_VERSIONS, request_header
 from cordwood.protocol.messages import encode, read, request_codec, response_codec
 
 # A broker's own limit on a fetch is lower than this.
 _RESPONSE_BYTES_MAX = 1 << 30
 _SIZE = struct.Struct(">i")
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,15 @@ class ResponseFrame:
             MalformedMessageError: the bytes are not such a message.
         """
         request = self.request
+        start = _SIZE.size
+        if request.api_key == API_VERSIONS:
+            # The answer has the oldest header in every version, and the oldest form where the node
+            # does not know that of the request (KIP-511).
+            is_unknown = self.data[start : start + 2] == _UNSUPPORTED_VERSION
+            version = 0 if is_unknown else request.version
+            return read(response_codec(API_VERSIONS, version), self.data, start)
         response = response_codec(request.api_key, request.version)
-        # An ApiVersions answer has the oldest header in every version (KIP-511).
-        has_tags = response.is_flexible and request.api_key != API_VERSIONS
-        start = _SIZE.size + (1 if has_tags else 0)
-        return read(response, self.data, start)
+        return read(response, self.data, start + (1 if response.is_flexible else 0))
 
 
 class Wire:

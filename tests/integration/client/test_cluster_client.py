@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import (
     BadAddressError,
@@ -18,7 +19,7 @@ from cordwood.client.errors import (
     RefusedError,
     TimedOutError,
 )
-from cordwood.client.session import ClientSession
+from cordwood.client.session import ClientSession, NodeIdentity
 from cordwood.client.settings import ClientSettings
 from cordwood.client.wire import RequestFrame
 from cordwood.model.uuids import ZERO_UUID
@@ -54,6 +55,7 @@ class Table:
     closed: list[int] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     timeouts: list[float] = field(default_factory=list)
+    identities: list[NodeIdentity | None] = field(default_factory=list)
 
     def resolve(self, host: str, _port: int) -> str | None:
         return {"localhost": "127.0.0.1", "unknown": None}.get(host, host)
@@ -62,8 +64,11 @@ class Table:
         self.pauses.append(seconds)
         self.clock.advance(int(seconds * 1000))
 
-    def connect(self, _host: str, ip: str, port: int, *, timeout_s: float) -> Line:
+    def connect(
+        self, _host: str, ip: str, port: int, *, timeout_s: float, identity: NodeIdentity | None
+    ) -> Line:
         self.timeouts.append(timeout_s)
+        self.identities.append(identity)
         if port in self.refusing and self.clock.monotonic_s() < self.refusing_until_s:
             raise ConnectionRefusedError
         if port not in self.listening | self.refusing:
@@ -279,8 +284,40 @@ def test_a_refused_session_is_an_error_of_the_call(client: ClusterClient, table:
 def test_brokers_are_those_of_the_last_answer(client: ClusterClient) -> None:
     with pytest.raises(RefusedError, match="Node 77 is not known"):
         client.call(MetadataRequest(), node_id=77)
-    client.learn([BrokerEndpoint(77, "127.0.0.1", 9092)])
+    client.learn([BrokerEndpoint(77, "127.0.0.1", 9092)], None)
     assert client.call(MetadataRequest(), node_id=77) == ("answer", 1, 9)
+
+
+def test_a_broker_is_told_which_one_is_meant(client: ClusterClient, table: Table) -> None:
+    client.call(MetadataRequest())
+    client.learn([BrokerEndpoint(77, "127.0.0.1", 9092)], "c")
+    client.call(MetadataRequest(), node_id=77)
+    assert table.identities == [None, ("c", 77)]
+
+
+def test_a_broker_that_is_another_one_sends_the_client_to_its_bootstrap_addresses(
+    client: ClusterClient, table: Table
+) -> None:
+    client.call(MetadataRequest())
+    client.learn([BrokerEndpoint(each, "127.0.0.1", 9092) for each in (77, 78)], "c")
+    table.handshake = [RefusedError(129)]
+    with pytest.raises(DisconnectedError):
+        client.call(MetadataRequest(), node_id=77, is_single=True)
+    assert table.closed == [1]
+    assert client.call(MetadataRequest()) == ("answer", 2, 9)
+    assert table.identities == [None, ("c", 77), None]
+    with pytest.raises(RefusedError, match="Node 78 is not known"):
+        client.call(MetadataRequest(), node_id=78)
+
+
+def test_any_broker_is_found_again_after_one_that_is_another(
+    client: ClusterClient, table: Table
+) -> None:
+    client.learn([BrokerEndpoint(each, "127.0.0.1", 9099) for each in (77, 78)], "c")
+    table.refusing, table.refusing_until_s = {9092}, table.clock.monotonic_s() + 0.01
+    table.listening, table.handshake = {9099}, [RefusedError(129)]
+    assert client.any_node() == -1
+    assert table.identities[-2:] == [("c", 77), None], "not the other one that was known"
 
 
 # ---- over sockets
@@ -344,3 +381,14 @@ def test_a_request_without_an_answer_returns_at_once(cluster: ClusterClient) -> 
     fields = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[])
     assert cluster.call(fields, is_answered=False) is None
     assert cluster.call(MetadataRequest(topics=None)).brokers
+
+
+def test_another_broker_than_the_one_that_is_meant_says_so(cluster: ClusterClient) -> None:
+    facts = Admin(cluster).describe_cluster()
+    (node,) = facts.nodes
+    assert cluster.call(MetadataRequest(), node_id=node.id, is_single=True).brokers
+    cluster.learn([node._replace(id=99)], facts.cluster_id)
+    with pytest.raises(DisconnectedError):
+        cluster.call(MetadataRequest(), node_id=99, is_single=True)
+    assert Admin(cluster).describe_cluster() == facts
+    assert cluster.call(MetadataRequest(), node_id=node.id, is_single=True).brokers

@@ -14,7 +14,7 @@ import cordwood.surfaces
 from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
 from cordwood.client.errors import RefusedError
 from cordwood.client.retry import RULES, Action, Backoff, action
-from cordwood.client.session import ClientSession
+from cordwood.client.session import ClientSession, NodeIdentity
 from cordwood.client.settings import ClientSettings
 from cordwood.client.wire import RequestFrame
 from cordwood.format.messages.message import Message, message_of
@@ -79,8 +79,11 @@ class Broker:
     def resolve(self, _host: str, _port: int) -> str:
         return "127.0.0.1"
 
-    def connect(self, _host: str, _ip: str, _port: int, *, timeout_s: float) -> Broker:
+    def connect(
+        self, _host: str, _ip: str, _port: int, *, timeout_s: float, identity: NodeIdentity | None
+    ) -> Broker:
         assert timeout_s <= 2
+        assert identity is None, "no answer names the cluster"
         return self
 
     def pause(self, seconds: float) -> None:

@@ -34,7 +34,7 @@ def test_a_request_has_its_size_key_version_correlation_id_and_client() -> None:
 
 
 def test_answers_are_read_however_their_bytes_arrive() -> None:
-    data = frame(1, VERSIONS, error_code=35) + frame(2, BROKERS, cluster_id="c")
+    data = frame(1, VERSIONS, error_code=42) + frame(2, BROKERS, cluster_id="c")
     for step in (1, 3, len(data)):
         wire = Wire("me")
         wire.send(VERSIONS)
@@ -45,8 +45,18 @@ def test_answers_are_read_however_their_bytes_arrive() -> None:
             for answer in wire.receive(data[start : start + step])
         ]
         assert [answer.correlation_id for answer in answers] == [1, 2]
-        assert answers[0].read().error_code == 35
+        assert answers[0].read().error_code == 42
         assert answers[1].read().cluster_id == "c"
+
+
+def test_a_version_that_is_not_known_is_answered_in_version_0() -> None:
+    wire = Wire("me")
+    wire.send(RequestFrame(API_VERSIONS, 5, ApiVersionsRequest()))
+    keys = [{"api_key": API_VERSIONS, "min_version": 0, "max_version": 4}]
+    oldest = RequestFrame(API_VERSIONS, 0, ApiVersionsRequest())
+    (answer,) = wire.receive(frame(1, oldest, error_code=35, api_keys=keys))
+    (known,) = answer.read().api_keys
+    assert (answer.read().error_code, known.max_version) == (35, 4)
 
 
 def test_a_request_without_an_answer_is_not_waited_for() -> None:
