@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
+from support.kafka_programs import KAFKA_4_4
 from support.stock_clients.availability import nothing_missing
 from support.stock_clients.base import READ_SECONDS_MAX, StockRecord
 from support.stock_clients.neutral import Neutral
@@ -151,6 +152,7 @@ CLIENTS: Final[dict[str, Callable[[str], ProgramClient]]] = {
     "sarama": sarama_client,
     "kafkajs": js_client,
     "java": java_client,
+    "java-4.4": partial(java_client, version=KAFKA_4_4),
 }
 
 

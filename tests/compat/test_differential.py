@@ -12,17 +12,19 @@ from cordwood.testing.broker import RunningBroker
 from support.differential import Broker, Transcript, record, replay, report
 from support.differential_requests import RandomScript
 from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_VERSIONS
 from support.side_by_side import same_properties
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")]
 
 SHORT, LONG = 400, 1300
+RELEASE = "4.3"
 LISTENERS = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
 
 
-def compare(root: Path, seed: int, count: int) -> None:
-    """One script, first answered by Kafka, then by Cordwood."""
-    with RealKafka(root / "kafka") as kafka:
+def compare(root: Path, seed: int, count: int, *, version: str) -> None:
+    """One script, first answered by a Kafka of a version, then by Cordwood."""
+    with RealKafka(root / "kafka", version=version, release=RELEASE) as kafka:
         kafka.start_without_cleaning()
         first = Broker(kafka.port, kafka.log_dirs[0])
         properties = {**same_properties(kafka), "listeners": LISTENERS}
@@ -46,12 +48,14 @@ def common_versions(first: Broker, second: Broker) -> dict[int, range]:
     }
 
 
-def test_random_requests_are_answered_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_random_requests_are_answered_alike(tmp_path: Path, version: str) -> None:
     seed = int(os.environ.get("CORDWOOD_DIFFERENTIAL_SEED", "1"))
-    compare(tmp_path, seed, SHORT)
+    compare(tmp_path, seed, SHORT, version=version)
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
 @pytest.mark.parametrize("seed", range(2, 6))
-def test_many_random_requests_are_answered_alike(tmp_path: Path, seed: int) -> None:
-    compare(tmp_path, seed, LONG)
+def test_many_random_requests_are_answered_alike(tmp_path: Path, seed: int, version: str) -> None:
+    compare(tmp_path, seed, LONG, version=version)

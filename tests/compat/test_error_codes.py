@@ -8,16 +8,18 @@ import pytest
 
 from cordwood.client.retry import INVALID_METADATA
 from cordwood.model.error_codes import ErrorCode
-from support.kafka_programs import kafka_jars, tools_resource
+from support.kafka_programs import KAFKA_4_4, kafka_jars, tools_resource
 
 pytestmark = pytest.mark.kafka
 
+_QUICK = ("-Xmx128m", "-XX:TieredStopAtLevel=1")
 
-@pytest.mark.usefixtures("kafka_jars")
+
+@pytest.mark.usefixtures("kafka_4_4_jars")
 def test_every_error_code_is_as_in_kafka() -> None:
     program = tools_resource("ErrorTable.java")
     done = subprocess.run(
-        ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", str(program)],
+        ["java", *_QUICK, "-cp", f"{kafka_jars(KAFKA_4_4)}/*", str(program)],
         check=True,
         capture_output=True,
         encoding="utf-8",

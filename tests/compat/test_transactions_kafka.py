@@ -1,4 +1,4 @@
-"""Transactions at a real Kafka and at Cordwood: same answers, same logs, snapshots and indexes.
+"""Transactions at a Kafka 4.4 and at Cordwood: same answers, same logs, snapshots and indexes.
 
 A script of transactional requests of all kinds is answered by both, in transaction.version 0, 1
 and 2. Some transactional ids begin with epochs that are nearly used up.
@@ -31,6 +31,7 @@ from cordwood.format.transaction_state import decode_transaction_key, decode_tra
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from support.applied import wait_until_applied
 from support.kafka import poll_until
+from support.kafka_programs import KAFKA_4_4
 from support.transaction_comparison import Comparison, Side
 from support.transaction_script import (
     BASE_MS,
@@ -137,7 +138,7 @@ _READERS: Final[Mapping[str, Callable[[Record], Line]]] = {
 }
 
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_4_4_jars")]
 
 SHORT, LONG = 600, 1500
 STATE_PARTITIONS: Final = 3
@@ -199,7 +200,12 @@ class Both(TwoBrokers):
 
     def __init__(self, root: Path, version: int) -> None:
         super().__init__(
-            root, properties=PROPERTIES, prepare=self._begin, is_ready=await_coordinators
+            root,
+            properties=PROPERTIES,
+            prepare=self._begin,
+            is_ready=await_coordinators,
+            version=KAFKA_4_4,
+            release="4.3",
         )
         self.version = version
         self.topic_ids: dict[str, uuid.UUID] = {}

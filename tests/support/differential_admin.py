@@ -329,10 +329,21 @@ def _list_reassignments(world: World) -> Step:
     return world.step("list_partition_reassignments", {"topics": topics, "timeout_ms": 10_000})
 
 
+_NODE_IDS_SINCE = 5
+_ANOTHER_NODE = (
+    {"cluster_id": "another", "node_id": 1},
+    {"cluster_id": "", "node_id": -5},
+    {"cluster_id": "another"},
+    {"node_id": 1},
+)
+
+
 def _api_versions(world: World) -> Step:
     names = world.rng.choice(("wire", "", "a b", "kafka-python"))
     values = {"client_software_name": names, "client_software_version": "1.0"}
     step = world.step("api_versions", values)
+    if step.version >= _NODE_IDS_SINCE and world.maybe(0.5):
+        return world.step("api_versions", {**values, **world.rng.choice(_ANOTHER_NODE)}, version=5)
     if step.version >= 3 and world.maybe(0.7):
         # Which APIs there are is for another test to compare.
         return world.step("api_versions", {}, version=3)
@@ -597,7 +608,8 @@ def _no_transaction(world: World) -> Step:
     )
     name = rng.choice(("x0", "none", ""))
     topics = list(dict.fromkeys(world.name() for _ in range(rng.choice((1, 1, 2)))))
-    partitions = [{"name": each, "partitions": [world.partition(each)]} for each in topics]
+    numbers = {each: [world.partition(each)] for each in topics}
+    partitions = [{"name": each, "partitions": found} for each, found in numbers.items()]
     producer = {"producer_id": ProducerId("p0"), "producer_epoch": 0}
     values = {
         **producer,
@@ -616,17 +628,18 @@ def _no_transaction(world: World) -> Step:
             }
         ],
         "group_id": rng.choice(("g0", "g0", "")),
-        "generation_id": rng.choice((-1, 3)),
+        "generation_id_or_member_epoch": rng.choice((-1, 3)),
         "member_id": rng.choice(("", "nobody")),
         "topics": [
             {
-                "name": each["name"],
+                "name": each,
+                "topic_id": TopicId(each),
                 "partitions": [
                     {"partition_index": index, "committed_offset": 1, "committed_leader_epoch": -1}
-                    for index in each["partitions"]
+                    for index in found
                 ],
             }
-            for each in partitions
+            for each, found in numbers.items()
         ],
         "committed": world.maybe(0.5),
         "state_filters": rng.choice(([], ["Ongoing"], ["bogus"])),

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from support.kafka import poll_until
-from support.wire import Plain
+from support.wire import NO_UUID, Plain
 from support.wire_client import WireClient
 
 _TIMESTAMP_MS = 1_700_000_000_000
@@ -20,6 +20,7 @@ _TRANSACTION = 1
 _GROUP = 0
 _BATCHED_SINCE = 4
 _READ_COMMITTED = 1
+_TOPIC_IDS_SINCE = 6
 _AGAIN = frozenset({"concurrent_transactions", "coordinator_load_in_progress"})
 #: Errors of a coordinator that is being made or loaded, or is still in a transition.
 _NOT_YET = _AGAIN | {
@@ -228,7 +229,7 @@ class TransactionClient(WireClient):
         version: int = 4,
         **fields: Any,
     ) -> dict[tuple[str, int], str]:
-        """The error of each partition of TxnOffsetCommit."""
+        """The error of each partition of TxnOffsetCommit; version 6 names topics by their ids."""
         metadata = fields.pop("metadata", None)
         topics: dict[str, list[Plain]] = {}
         for (name, index), offset in offsets.items():
@@ -240,18 +241,28 @@ class TransactionClient(WireClient):
                     "committed_metadata": metadata,
                 }
             )
+        ids = {
+            name: self.topic_id(name) if version >= _TOPIC_IDS_SINCE else NO_UUID for name in topics
+        }
         asked = {
             **producer.named(),
             "group_id": group,
-            "generation_id": -1,
+            "generation_id_or_member_epoch": -1,
             "member_id": "",
             "group_instance_id": None,
-            "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
+            "topics": [
+                {"name": name, "topic_id": ids[name], "partitions": each}
+                for name, each in topics.items()
+            ],
             **fields,
         }
         answer = self.ask("txn_offset_commit", version, asked)
+        names = {topic_id: name for name, topic_id in ids.items()}
         return {
-            (topic["name"], each["partition_index"]): each["error_code"]
+            (
+                topic["name"] if "name" in topic else names[topic["topic_id"]],
+                each["partition_index"],
+            ): each["error_code"]
             for topic in answer["topics"]
             for each in topic["partitions"]
         }

@@ -32,6 +32,7 @@ BASE_MS: Final = 1_700_000_000_000
 """The time of the first record; markers are later than any record."""
 
 _NO_ID: Final = (-1, -1)
+_NO_TOPIC: Final = uuid.UUID(int=0xABCDEF << 64)
 _STRANGER: Final = 888_000
 _WRONG_TIMEOUTS: Final = (0, -1, 900_001, 2**31 - 1)
 _STATES: Final = (
@@ -408,7 +409,7 @@ class TransactionScript:
         client, chance = self._client(), self._random
         producer = self._producer(client)
         group = chance.choice((*GROUPS, *GROUPS, "" if self._maybe(0.2) else CONSUMER))
-        versions = (0, 4) if self._version == 0 else (0, 5)
+        versions = (0, 4) if self._version == 0 else (0, 6)
         version = self._served(*versions)
         if version < 5 and not client.groups and self._maybe(0.6):
             return self._add_offsets(client)
@@ -432,10 +433,17 @@ class TransactionScript:
             "group_id": group,
             "producer_id": producer[0],
             "producer_epoch": producer[1],
-            "generation_id": generation,
+            "generation_id_or_member_epoch": generation,
             "member_id": member,
             "group_instance_id": instance,
-            "topics": [{"name": name, "partitions": partitions} for name in topics],
+            "topics": [
+                {
+                    "name": name,
+                    "topic_id": self._topic_ids.get(name, _NO_TOPIC),
+                    "partitions": partitions,
+                }
+                for name in topics
+            ],
         }
         return Request("txn_offset_commit", version, values)
 

@@ -16,6 +16,7 @@ from typing import Final, Self
 from cordwood.testing.broker import RunningBroker
 from support.applied import wait_until_applied
 from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_4_3
 from support.side_by_side import same_properties
 from support.wire import Wire
 
@@ -51,6 +52,8 @@ class TwoBrokers:
         properties: Mapping[str, str],
         prepare: Callable[[int], None],
         is_ready: Callable[[int], None],
+        version: str = KAFKA_4_3,
+        release: str | None = None,
     ) -> None:
         """Nothing runs yet.
 
@@ -60,8 +63,12 @@ class TwoBrokers:
             prepare: is called once with Kafka's port, to make what both begin with.
             is_ready: is called with the port of each broker that was started; returns when the
                 broker can be asked.
+            version: of the real Kafka.
+            release: whose metadata version the directory has; that of the version by default.
         """
-        self.kafka = RealKafka(root / "kafka", properties=properties)
+        self.kafka = RealKafka(
+            root / "kafka", properties=properties, version=version, release=release
+        )
         self.log_dirs = self.kafka.log_dirs[0], root / "cordwood"
         self._properties = properties
         self._prepare = prepare

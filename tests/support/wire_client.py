@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,6 +132,14 @@ class WireClient(Wire):
 
     def partitions(self, topic: str) -> dict[int, Plain]:
         """The partitions of a topic by Metadata."""
+        return {each["partition_index"]: each for each in self._metadata(topic)["partitions"]}
+
+    def topic_id(self, topic: str) -> uuid.UUID:
+        """The id of a topic by Metadata; `NO_UUID` if it is not there."""
+        found: uuid.UUID = self._metadata(topic)["topic_id"]
+        return found
+
+    def _metadata(self, topic: str) -> Plain:
         answer = self.ask(
             "metadata",
             12,
@@ -139,7 +148,8 @@ class WireClient(Wire):
                 "allow_auto_topic_creation": False,
             },
         )
-        return {each["partition_index"]: each for each in answer["topics"][0]["partitions"]}
+        (found,) = answer["topics"]
+        return dict(found)
 
     def directories(self) -> dict[str, Plain]:
         """The answer of DescribeLogDirs, by path; `partitions` are those of all topics."""

@@ -179,7 +179,22 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
         answer = stream.read(size)
     correlation_id, code, count, key, low, high = struct.unpack_from(">ihihhh", answer)
     assert (correlation_id, code, count) == (5, 35, 1)
-    assert (key, low, high) == (API_VERSIONS, 0, 4)
+    assert (key, low, high) == (API_VERSIONS, 0, 5)
+
+
+def test_a_client_that_means_another_broker_is_told_so(wire: Wire) -> None:
+    facts = wire.ask("describe_cluster", 1, {"endpoint_type": 1})
+    own = {"cluster_id": facts["cluster_id"], "node_id": facts["brokers"][0]["broker_id"]}
+
+    def error(**fields: object) -> str:
+        software = {"client_software_name": "c", "client_software_version": "1"}
+        return str(wire.ask("api_versions", 5, {**software, **fields})["error_code"])
+
+    assert error() == error(**own) == "none"
+    assert error(**{**own, "node_id": 99}) == "rebootstrap_required"
+    assert error(**{**own, "cluster_id": "another"}) == "rebootstrap_required"
+    assert error(cluster_id=own["cluster_id"]) == "invalid_request"
+    assert error(node_id=own["node_id"]) == "invalid_request"
 
 
 def test_idle_connections_are_closed_and_waiting_ones_are_not(running: RunningBroker) -> None:

@@ -1,6 +1,7 @@
-"""DeleteGroups (42), versions 0 to 2: deletes empty groups with all their offsets.
+"""DeleteGroups (42), versions 0 to 3: deletes empty groups with all their offsets.
 
-Versions: 2 flexible. Not served: groups of other protocols than the classic one
+Versions: 2 flexible, 3 an error message, which is null: Kafka has one only where a plugin that
+keeps the topologies of streams groups fails (KIP-1331). Not served: share groups and streams groups
 (UNSUPPORTED_VERSION).
 
 Source: kafka.server.KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.deleteGroups.
@@ -44,4 +45,4 @@ def _fields(codes: dict[str, int]) -> DeleteGroupsResponse:
     )
 
 
-API = Api(42, "DeleteGroups", 0, 2, handle, is_long=always)
+API = Api(42, "DeleteGroups", 0, 3, handle, is_long=always)

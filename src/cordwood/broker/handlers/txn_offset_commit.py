@@ -1,13 +1,17 @@
-"""TxnOffsetCommit (28), versions 0 to 5: commits a group's offsets in a transaction.
+"""TxnOffsetCommit (28), versions 0 to 6: commits a group's offsets in a transaction.
 
 Versions: 2 leader epochs, 3 flexible, and the member of the group, 4 the error
-TRANSACTION_ABORTABLE, 5 adds the offsets to the transaction (KIP-890).
+TRANSACTION_ABORTABLE, 5 adds the offsets to the transaction (KIP-890), 6 topic ids, and the errors
+of a member of the consumer protocol (KIP-1319).
 
 Source: kafka.server.KafkaApis.handleTxnOffsetCommitRequest,
-GroupCoordinatorService.commitTransactionalOffsets.
+TxnOffsetCommitResponse.Builder, GroupCoordinatorService.commitTransactionalOffsets (4.4.0).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
@@ -22,7 +26,15 @@ from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import AclOperation, ResourceType
 
 _LOADING_SINCE = 2
+_TOPIC_IDS_SINCE = 6
 _NO_SEQUENCE = -1
+
+
+class _TopicKey(NamedTuple):
+    """A topic as the request names it: by its name or by its id."""
+
+    name: str
+    topic_id: UUID
 
 
 class _Answer:
@@ -32,16 +44,17 @@ class _Answer:
     """
 
     def __init__(self) -> None:
-        self._topics: dict[str, list[tuple[int, int]]] = {}
+        self._topics: dict[_TopicKey, list[tuple[int, int]]] = {}
 
-    def put(self, topic: str, partition: int, code: int) -> None:
+    def put(self, topic: _TopicKey, partition: int, code: int) -> None:
         self._topics.setdefault(topic, []).append((partition, int(code)))
 
     def response(self, version: int) -> TxnOffsetCommitResponse:
         return TxnOffsetCommitResponse(
             topics=[
                 TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                    name=name,
+                    name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=[
                         TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
                             partition_index=index, error_code=_known_to(version, code)
@@ -49,7 +62,7 @@ class _Answer:
                         for index, code in in_steps(partitions, every=16)
                     ],
                 )
-                for name, partitions in self._topics.items()
+                for topic, partitions in self._topics.items()
             ]
         )
 
@@ -62,13 +75,18 @@ def handle(context: BrokerContext, request: TxnOffsetCommitRequest) -> Response:
         _refuse(answer, request, refusal)
         return answer.response(context.api_version)
     topics = [
-        found
+        (_key(topic), found)
         for topic in in_steps(request.topics)
         if (found := _to_commit(context, topic, answer)) is not None
     ]
     if not topics:
         return answer.response(context.api_version)
-    return _commit(context, request, tuple(topics), answer)
+    return _commit(context, request, topics, answer)
+
+
+def _key(topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic) -> _TopicKey:
+    # Of a name and an id one is empty, by the version of the request.
+    return _TopicKey(topic.name, topic.topic_id)
 
 
 def _refusal(context: BrokerContext, request: TxnOffsetCommitRequest) -> ErrorCode | None:
@@ -85,7 +103,7 @@ def _refusal(context: BrokerContext, request: TxnOffsetCommitRequest) -> ErrorCo
 def _refuse(answer: _Answer, request: TxnOffsetCommitRequest, code: int) -> None:
     for topic in request.topics:
         for partition in in_steps(topic.partitions, every=64):
-            answer.put(topic.name, partition.partition_index, code)
+            answer.put(_key(topic), partition.partition_index, code)
 
 
 def _to_commit(
@@ -94,15 +112,20 @@ def _to_commit(
     answer: _Answer,
 ) -> CommitTopic | None:
     """The partitions of a topic that can be committed; puts errors of the others into `answer`."""
-    name = topic.name
-    known = context.broker.metadata.image.topics.get(name)
-    is_allowed = context.authorize(AclOperation.READ, ResourceType.TOPIC, name)
+    image = context.broker.metadata.image
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
+    name = image.topic_names.get(topic.topic_id) if by_id else topic.name
+    known, missing = None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name is None:
+        missing = ErrorCode.UNKNOWN_TOPIC_ID
+    elif not context.authorize(AclOperation.READ, ResourceType.TOPIC, name):
+        missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    else:
+        known = image.topics.get(name)
     partitions = []
     for each in in_steps(topic.partitions, every=16):
-        if not is_allowed:
-            answer.put(name, each.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        elif known is None or each.partition_index not in known.partitions:
-            answer.put(name, each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if known is None or each.partition_index not in known.partitions:
+            answer.put(_key(topic), each.partition_index, missing)
         else:
             partitions.append(
                 CommitPartition(
@@ -112,7 +135,7 @@ def _to_commit(
                     each.committed_metadata,
                 )
             )
-    if known is None or not partitions:
+    if name is None or known is None or not partitions:
         return None
     return CommitTopic(name, tuple(partitions), known.topic_id)
 
@@ -120,7 +143,7 @@ def _to_commit(
 async def _commit(
     context: BrokerContext,
     request: TxnOffsetCommitRequest,
-    topics: tuple[CommitTopic, ...],
+    topics: list[tuple[_TopicKey, CommitTopic]],
     answer: _Answer,
 ) -> TxnOffsetCommitResponse:
     broker = context.broker
@@ -131,7 +154,7 @@ async def _commit(
     else:
         question = CommitRequest(
             group_id=request.group_id,
-            topics=topics,
+            topics=[topic for _, topic in topics],
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation_id=request.generation_id_or_member_epoch,
@@ -141,11 +164,11 @@ async def _commit(
         committed = CoordinatorAnswer[int](broker.thread)
         broker.groups.commit(question, committed)
         code = await committed.value()
-    for topic in topics:
+    for key, topic in topics:
         for each in in_steps(topic.partitions, every=64):
             is_long = not code and broker.groups.is_metadata_too_long(each.metadata)
             answer.put(
-                topic.name,
+                key,
                 each.partition,
                 ErrorCode.OFFSET_METADATA_TOO_LARGE if is_long else code,
             )
@@ -186,4 +209,4 @@ def _known_to(version: int, code: int) -> int:
     return code
 
 
-API = Api(28, "TxnOffsetCommit", 0, 5, handle)
+API = Api(28, "TxnOffsetCommit", 0, 6, handle)

@@ -27,9 +27,6 @@ from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
 _LOG = logging.getLogger(__name__)
 
-_GROUP_NOT_FOUND_SINCE = 9
-"""The version of OffsetCommit that has GROUP_ID_NOT_FOUND."""
-
 
 class OffsetChanges:
     """Handles the events of offsets, which groups of all kinds have."""
@@ -84,10 +81,11 @@ class OffsetChanges:
             limit = self._context.settings.offset_metadata_max_bytes
             group.require_commit(request, metadata_bytes_max=limit)
         elif request.generation_id >= 0:
-            in_transaction = request.producer is not None
-            if request.api_version >= _GROUP_NOT_FOUND_SINCE and not in_transaction:
-                raise CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND)
-            raise CoordinatorRequestError(ErrorCode.ILLEGAL_GENERATION)
+            raise CoordinatorRequestError(
+                ErrorCode.GROUP_ID_NOT_FOUND
+                if request.knows_member_epochs
+                else ErrorCode.ILLEGAL_GENERATION
+            )
         return group
 
     def _commit_not_written(self, change: Change, event: events.CommitNotWritten) -> None:

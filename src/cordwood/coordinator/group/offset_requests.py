@@ -17,6 +17,10 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
 
+# Of OffsetCommit (KIP-848), and of TxnOffsetCommit (KIP-1319).
+_MEMBER_EPOCHS_SINCE: Final = 9
+_MEMBER_EPOCHS_SINCE_OF_TXN: Final = 6
+
 
 class CommitPartition:
     """An offset to be committed; a plain class for the reason of `CommittedOffset`."""
@@ -44,7 +48,8 @@ class CommitTopic(NamedTuple):
 class CommitRequest:
     """An OffsetCommit request, or a TxnOffsetCommit request, which has a producer.
 
-    `retention_ms` is -1 unless the client sets it.
+    `generation_id` is the epoch of a member of the consumer protocol. `retention_ms` is -1 unless
+    the client sets it.
     """
 
     group_id: str
@@ -55,6 +60,12 @@ class CommitRequest:
     retention_ms: int = -1
     api_version: int = 10
     producer: TransactionalProducer | None = None
+
+    @property
+    def knows_member_epochs(self) -> bool:
+        """Whether the version of the request has GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
+        since = _MEMBER_EPOCHS_SINCE if self.producer is None else _MEMBER_EPOCHS_SINCE_OF_TXN
+        return self.api_version >= since
 
 
 class FetchTopic(NamedTuple):
@@ -96,16 +107,12 @@ class FetchedTopic(NamedTuple):
 def records_of_commit(
     request: CommitRequest, *, now_ms: int, metadata_bytes_max: int
 ) -> list[OffsetRecord]:
-    """The records of a commit, without offsets whose metadata is too long.
-
-    The offsets of a transaction are stored without the topic's id.
-    """
+    """The records of a commit, without offsets whose metadata is too long."""
     group_id = request.group_id
     expire_ms = -1 if request.retention_ms == -1 else now_ms + request.retention_ms
     records: list[OffsetRecord] = []
     for topic in request.topics:
-        name = topic.name
-        topic_id = topic.topic_id if request.producer is None else ZERO_UUID
+        name, topic_id = topic.name, topic.topic_id
         for each in in_steps(topic.partitions, every=16):
             metadata = each.metadata or ""
             if metadata and is_too_long(metadata, metadata_bytes_max):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +13,7 @@ from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 from support.no_engine import NoEngine
 from support.transaction_client import Producer, TransactionClient
+from support.wire import NO_UUID
 
 NONE = "none"
 T0 = ("t", 0)
@@ -38,7 +40,7 @@ def wire(running: RunningBroker) -> Iterator[TransactionClient]:
         yield connection
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 @pytest.mark.parametrize("commit", [True, False])
 def test_offsets_count_when_the_transaction_is_committed(
     wire: TransactionClient, version: int, *, commit: bool
@@ -123,11 +125,61 @@ def test_what_cannot_be_committed_is_answered_beside_what_can(wire: TransactionC
     assert wire.committed("beside", "t", 0) == 2
 
 
+def test_a_topic_id_that_is_not_there_is_answered_by_it(wire: TransactionClient) -> None:
+    producer = wire.producer("by-id")
+    missing, known = UUID(int=77), wire.topic_id("t")
+    partition = {"committed_offset": 1, "committed_leader_epoch": -1}
+    asked = {
+        **producer.named(),
+        "group_id": "by-id",
+        "topics": [
+            {"topic_id": each, "partitions": [{**partition, "partition_index": index}]}
+            for each, index in ((known, 0), (missing, 0), (NO_UUID, 1), (known, 9))
+        ],
+    }
+    answer = wire.ask("txn_offset_commit", 6, asked)
+    errors = {
+        topic["topic_id"]: [(each["partition_index"], each["error_code"]) for each in found]
+        for topic in answer["topics"]
+        if (found := topic["partitions"])
+    }
+    assert list(errors.items()) == [
+        (missing, [(0, "unknown_topic_id")]),
+        (NO_UUID, [(1, "unknown_topic_id")]),
+        (known, [(9, "unknown_topic_or_partition"), (0, NONE)]),
+    ]
+    wire.end(producer, commit=False)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_version_6_has_the_errors_of_member_epochs(wire: TransactionClient, version: int) -> None:
+    group = f"epochs-{version}"
+    wire.find_group(group)
+    producer = wire.producer(group)
+    named = {"member_id": "m", "generation_id_or_member_epoch": 9}
+
+    def committed() -> str:
+        return wire.commit_offsets(producer, group, {T0: 1}, version, **named)[T0]
+
+    assert committed() == ("group_id_not_found" if version >= 6 else "illegal_generation")
+    joining = {
+        "group_id": group,
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    assert wire.ask("consumer_group_heartbeat", 1, joining)["error_code"] == NONE
+    assert committed() == ("stale_member_epoch" if version >= 6 else "illegal_generation")
+    wire.end(producer, commit=False)
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
         ({"group": ""}, "invalid_group_id"),
-        ({"generation_id": 3, "member_id": "nobody"}, "illegal_generation"),
+        ({"generation_id_or_member_epoch": 3, "member_id": "nobody"}, "illegal_generation"),
         ({"producer": Producer("nobody", 5, 0)}, "invalid_producer_id_mapping"),
     ],
 )
@@ -164,9 +216,13 @@ def test_members_are_named_from_version_3_on(wire: TransactionClient, version: i
 
     assert committed() == NONE
     if version >= 3:
-        named = {"member_id": member["member_id"], "generation_id": member["generation_id"]}
+        named = {
+            "member_id": member["member_id"],
+            "generation_id_or_member_epoch": member["generation_id"],
+        }
         assert committed(**named) == NONE
-        assert committed(**{**named, "generation_id": 9}) == "illegal_generation"
+        wrong = {**named, "generation_id_or_member_epoch": 9}
+        assert committed(**wrong) == "illegal_generation"
         assert committed(**{**named, "member_id": "other"}) == "unknown_member_id"
         assert committed(**named, group_instance_id="i") == "unknown_member_id"
     wire.end(producer, commit=True)

@@ -8,7 +8,6 @@ from cordwood.broker.broker import Broker
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.model.uuids import ZERO_UUID
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 from support.no_engine import NoEngine
@@ -27,11 +26,12 @@ def stored_topic_ids(broker: Broker) -> Iterator[object]:
                     yield value.fields["topicId"]
 
 
-def test_offsets_of_a_transaction_are_stored_without_the_id_of_the_topic() -> None:
+def test_offsets_of_a_transaction_are_stored_with_the_id_of_the_topic() -> None:
     settings = {"offsets.topic.num.partitions": 1}
     with RunningBroker(settings, engine=NoEngine) as running, Wire(running.port) as wire:
         with WireClient(running.port) as client:
             client.create("a")
+            topic_id = client.topic_id("a")
 
         def is_there(key: str, kind: int) -> bool:
             found = wire.ask("find_coordinator", 3, {"key": key, "key_type": kind})
@@ -47,12 +47,12 @@ def test_offsets_of_a_transaction_are_stored_without_the_id_of_the_topic() -> No
             "group_id": "g",
             "producer_id": given["producer_id"],
             "producer_epoch": given["producer_epoch"],
-            "generation_id": -1,
+            "generation_id_or_member_epoch": -1,
             "topics": [{"name": "a", "partitions": [partition]}],
         }
         (answer,) = wire.ask("txn_offset_commit", 5, values)["topics"]
         assert [each["error_code"] for each in answer["partitions"]] == ["none"]
-        assert running.call(lambda broker: list(stored_topic_ids(broker))) == [ZERO_UUID]
+        assert running.call(lambda broker: list(stored_topic_ids(broker))) == [topic_id]
 
 
 def test_partition_that_is_named_twice_is_answered_twice() -> None:
@@ -63,7 +63,7 @@ def test_partition_that_is_named_twice_is_answered_twice() -> None:
             "group_id": "g",
             "producer_id": 7,
             "producer_epoch": 0,
-            "generation_id": -1,
+            "generation_id_or_member_epoch": -1,
             "topics": [{"name": "missing", "partitions": [partition, partition]}],
         }
         (answer,) = wire.ask("txn_offset_commit", 5, values)["topics"]

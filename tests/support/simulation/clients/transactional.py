@@ -38,6 +38,7 @@ from support.simulation.events import (
 GROUP: Final = "processed"
 """The group whose offsets are committed in transactions."""
 _TIMEOUT_MS: Final = 3000
+_NAMES_TOPICS_UP_TO: Final = 5
 #: The producer has been fenced: by its next life, or since the coordinator has aborted.
 _FENCED: Final = frozenset(
     {
@@ -194,14 +195,16 @@ class TransactionalProducer(Producer):
             "group_id": GROUP,
             "producer_id": self._producer_id,
             "producer_epoch": self._epoch,
-            "generation_id": -1,
+            "generation_id_or_member_epoch": -1,
             "member_id": "",
             "topics": [{"name": partition.topic, "partitions": [committed]}],
         }
         while True:
             try:
                 coordinator = await self.coordinator(OF_GROUP, GROUP)
-                answer = await self.call(coordinator, "txn_offset_commit", fields)
+                answer = await self.call(
+                    coordinator, "txn_offset_commit", fields, version_max=_NAMES_TOPICS_UP_TO
+                )
             except NoAnswerError:
                 await self.back_off()
                 continue

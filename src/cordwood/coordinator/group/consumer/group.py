@@ -28,8 +28,6 @@ from cordwood.model.errors import CorruptError
 FIRST_EPOCH = 1
 NO_EPOCH = -1
 _ASSIGNOR_SLOTS = 2
-_MEMBER_EPOCHS_SINCE = 9
-"""The version of OffsetCommit that has member epochs."""
 
 Target = Mapping[UUID, Collection[int]]
 """The partitions that a member is to have, by topic id."""
@@ -301,12 +299,11 @@ class ConsumerGroup(Group):
         if member is None:
             raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         is_classic = member.uses_classic_protocol
-        if not is_classic and not in_transaction and request.api_version < _MEMBER_EPOCHS_SINCE:
+        if not is_classic and not in_transaction and not request.knows_member_epochs:
             raise CoordinatorRequestError(ErrorCode.UNSUPPORTED_VERSION)
         if epoch == member.member_epoch:
             return
-        # TxnOffsetCommit has no error of its own for an epoch of the consumer protocol.
-        is_generation = is_classic or in_transaction
+        is_generation = is_classic or not request.knows_member_epochs
         stale = ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
         if epoch > member.member_epoch:
             raise CoordinatorRequestError(stale)
