@@ -16,7 +16,13 @@ from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.schedule.holds import add_hold
 from cordwood.configs.log_config import LogConfig
-from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError
+from cordwood.format.compression import Codec
+from cordwood.model.errors import (
+    ConfigError,
+    CordwoodError,
+    MissingExtraError,
+    OversizedRecordError,
+)
 from cordwood.model.hold import Hold
 from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.filesystem import OS
@@ -333,3 +339,20 @@ def test_an_expression_that_is_not_allowed_changes_nothing(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="is no function that is allowed"):
         erase_here(log_dir, "t", criteria=Criteria(where="reflect('a', 'b') = 'c'"))
     require_untouched(log_dir, before)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_a_record_over_the_decompressed_bound_refuses_all_with_its_place(
+    tmp_path: Path, codec: Codec
+) -> None:
+    large, other = LogBuilder("t-0"), LogBuilder("other-0")
+    large.batch([(KEY, VALUE), (b"large", bytes(50_000))], codec=codec)
+    other.batch([(KEY, VALUE)])
+    log_dir = write_log_dir(tmp_path / "data", [large, other])
+    before = digest_tree(log_dir)
+    bounded = LogConfig(retention_ms=-1, max_decompressed_message_bytes=40_000)
+    with pytest.raises(OversizedRecordError, match=r"t-0/.*\.log: .* maximum .* 40000 at byte 0"):
+        erase_here(log_dir, "t", "other", configs={"t": bounded, "other": KEPT})
+    require_untouched(log_dir, before)
+    raised = LogConfig(retention_ms=-1, max_decompressed_message_bytes=60_000)
+    assert not erase_here(log_dir, "t", "other", configs={"t": raised, "other": KEPT}).failed
