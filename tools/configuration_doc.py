@@ -24,7 +24,7 @@ INTRODUCTION = """\
 <!-- Written by tools/configuration_doc.py from src/cordwood/configs/settings.tsv: change
 it there. -->
 
-Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds and error texts.
+Cordwood's settings are Kafka 4.4's, with their names, types, defaults, bounds and error texts.
 Those that begin with `cordwood.` are its own.
 
 ## Cordwood's own settings of topics
@@ -113,7 +113,7 @@ SERVER_PROPERTIES = """
 - Values with which Kafka would not start are refused with Kafka's error texts.
 - Known old or wrong names give a warning. Other unknown names are accepted, and described as by
   Kafka. `cordwood.*` are Cordwood's own.
-- `kafka-configs --describe --all` prints the same as with a real Kafka 4.3, line by line.
+- `kafka-configs --describe --all` prints the same as with a real Kafka 4.4, line by line.
 - *dynamic*: *cluster* may be set for all brokers or for one, *broker* for one only, at run time.
   Listeners cannot be added or removed at run time.
 - Levels of loggers (`--entity-type broker-loggers`) have the names of Kafka's classes and of

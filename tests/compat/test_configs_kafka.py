@@ -15,7 +15,7 @@ from support.config_client import ConfigClient, entries
 from support.config_recording import Recording, differences
 from support.config_scenario import TOPICS, play
 from support.kafka import RealKafka
-from support.kafka_programs import kafka_tool
+from support.kafka_programs import KAFKA_4_4, kafka_tool
 from support.no_engine import NoEngine
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -45,6 +45,14 @@ def test_a_running_kafka_still_answers_as_recorded(recording: Recording) -> None
 def test_cordwood_answers_as_the_running_kafka(recording: Recording) -> None:
     broker = ConfigBroker(recording.properties, TOPICS)
     assert differences(recording.answers, broker) == []
+
+
+def test_cordwood_answers_as_a_running_kafka_4_4(kafka_4_4_jars: Path, tmp_path: Path) -> None:
+    assert kafka_4_4_jars
+    with RealKafka(tmp_path / "kafka", version=KAFKA_4_4, release="4.3") as kafka:
+        recording = Recording.of(kafka)
+    broker = ConfigBroker(recording.properties, TOPICS)
+    assert differences(recording.answers, broker, of_4_3=False) == []
 
 
 @pytest.mark.usefixtures("recording")

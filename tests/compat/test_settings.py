@@ -1,4 +1,4 @@
-"""The settings in force by Cordwood against those that a running Kafka describes."""
+"""The settings in force by Cordwood against those that a running Kafka 4.4 describes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.errors import ConfigError
 from support.applied import wait_until_applied
 from support.kafka import KafkaRunError, RealKafka, poll_until
-from support.kafka_programs import kafka_tool
+from support.kafka_programs import KAFKA_4_4, kafka_tool
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_4_4_jars")]
 
 NODE = 1
 TOPICS: Mapping[str, Mapping[str, str]] = {
@@ -86,7 +86,7 @@ class Broker:
         """Changes the settings of all brokers with Kafka's tool; what it printed."""
         server = ("--bootstrap-server", self.kafka.bootstrap_servers)
         entity = ("--entity-type", "brokers", "--entity-default")
-        done = kafka_tool("configs", *server, *entity, "--alter", *change)
+        done = kafka_tool("configs", *server, *entity, "--alter", *change, version=KAFKA_4_4)
         return done.stdout + done.stderr
 
     def set_cluster(self, value: str | None) -> None:
@@ -140,7 +140,9 @@ def ours(found: ResolvedTopic) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    with RealKafka(tmp_path_factory.mktemp("settings"), properties=OTHER_STATIC) as kafka:
+    with RealKafka(
+        tmp_path_factory.mktemp("settings"), properties=OTHER_STATIC, version=KAFKA_4_4
+    ) as kafka:
         # Formatting reads the settings too: the directory is made before any are wrong.
         kafka.start()
         kafka.stop()
@@ -264,7 +266,7 @@ _ROW = re.compile(r"<tr><th>(.*?):</th><td>(.*?)</td></tr>")
 
 def documented(java_class: str) -> dict[str, dict[str, str]]:
     """The settings that Kafka's own documentation lists, and what it says of each."""
-    text = kafka_tool(java_class).stdout
+    text = kafka_tool(java_class, version=KAFKA_4_4).stdout
     found: dict[str, dict[str, str]] = {}
     for part in text.split('<h4><a id="')[1:]:
         name = part.partition('"')[0]

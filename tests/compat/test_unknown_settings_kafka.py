@@ -1,7 +1,7 @@
 """Settings of another version in the metadata log: a real Kafka and Cordwood with the same ones.
 
-A Kafka of another version has set them, such as `max.decompressed.message.bytes` of a newer one, or
-`message.format.version` of an older one. Both brokers find them in their metadata logs here.
+A Kafka of another version has set them: a newer one, or an older one, as `message.format.version`.
+Both brokers find them in their metadata logs here.
 
 Kafka 4.3 drops them as it reads them (KAFKA-19851, DefaultSupportedConfigChecker): it answers as if
 they had never been set, and its next snapshot is without them. Cordwood differs: they stay in the
@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
 
 CASES: Final = (
-    Case(TOPIC, "t", "max.decompressed.message.bytes", "1000", "retention.ms", "5000"),
+    Case(TOPIC, "t", "bytes.of.later", "1000", "retention.ms", "5000"),
     Case(TOPIC, "old", "message.format.version", "2.8-IV1", "retention.ms", "5000"),
     Case(GROUP, "g", "consumer.of.later", "7", "consumer.session.timeout.ms", "46000"),
     Case(CLIENT_METRICS, "m", "later", "x", "interval.ms", "500"),

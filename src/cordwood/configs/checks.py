@@ -127,9 +127,13 @@ def _complaints_of_groups(values: BrokerConfig) -> Iterator[str]:
         ):
             if values.integer(lower) > values.integer(upper):
                 yield complaint
-    replicas, most = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
-    if values.integer(replicas) > values.integer(most):
-        yield f"{replicas} must be less than or equal to {most}"
+    for kind in ("standby", "warmup"):
+        replicas, most = f"group.streams.num.{kind}.replicas", f"group.streams.max.{kind}.replicas"
+        if values.integer(replicas) > values.integer(most):
+            yield f"{replicas} must be less than or equal to {most}"
+    interval, least = (f"group.streams.{each}task.offset.interval.ms" for each in ("", "min."))
+    if values.integer(interval) < values.integer(least):
+        yield f"{interval} must be greater than or equal to {least}"
 
 
 def _complaints_of_logs(values: BrokerConfig) -> Iterator[str]:

@@ -134,9 +134,10 @@ class EffectiveConfigs:
         bound = GROUP_BOUNDS.get(name)
         if bound is None:
             return value
-        least = self.values.all.get(bound.format("min"))
-        most = self.values.integer(bound.format("max"))
-        return min(max(value, least) if isinstance(least, int) else value, most)
+        least, most = (self.values.all.get(bound.format(each)) for each in ("min", "max"))
+        if isinstance(least, int):
+            value = max(value, least)
+        return min(value, most) if isinstance(most, int) else value
 
     def group_values(self, group: str) -> Mapping[str, Value | None]:
         """The values of all settings for `group`."""

@@ -5,7 +5,7 @@ has, or an earlier one had. A change that does not touch it leaves it alone (KAF
 checks get its name in `kept`.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig.validate, GroupConfig.validate,
-org.apache.kafka.server.metrics.ClientMetricsConfigs.validate, Kafka 4.3.
+org.apache.kafka.server.metrics.ClientMetricsConfigs.validate, Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.resource import (
     Texts,
@@ -32,6 +33,10 @@ from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError
 
 _INTERVAL: Final = "interval.ms"
+_TAGS: Final = "streams.rack.aware.assignment.tags"
+_ASSIGNOR: Final = "streams.assignor.name"
+_ASSIGNORS: Final = "group.streams.assignors"
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 _INTERVAL_MS_MIN, _INTERVAL_MS_MAX = 100, 3_600_000
 _ATTRIBUTES: Final = frozenset(
     {
@@ -88,19 +93,51 @@ def require_group(
     unknown = _unknown(texts, group_settings(), kept)
     if unknown:
         raise InvalidConfigError(f"Unknown group config name: {unknown[0]}")
+    tags = _elements(texts.get(_TAGS) or "")
+    if len(tags) > len({*tags}):
+        raise InvalidConfigError(f"{_TAGS} must not contain duplicate tag keys.")
     values = parse_texts(texts, group_settings())
     for name, bound in GROUP_BOUNDS.items():
-        if name.endswith("assignment.interval.ms") and name not in texts:
-            continue
-        least, most = bound.format("min"), bound.format("max")
-        if least in configs.values.all and _whole(values, name) < configs.values.integer(least):
-            raise InvalidConfigError(f"{name} must be greater than or equal to {least}")
-        if _whole(values, name) > configs.values.integer(most):
-            raise InvalidConfigError(f"{name} must be less than or equal to {most}")
+        if name in texts:
+            _require_bounded(configs.values, name, _whole(values, name), bound)
+    assignor, assignors = values[_ASSIGNOR], configs.values.strings(_ASSIGNORS)
+    if _ASSIGNOR in texts and assignor not in assignors:
+        raise InvalidConfigError(
+            f"{_ASSIGNOR} '{assignor}' is not a registered task assignor. Registered assignors "
+            f"are: [{', '.join(assignors)}]."
+        )
     for protocol in ("consumer", "share", "streams"):
         session, heartbeat = f"{protocol}.session.timeout.ms", f"{protocol}.heartbeat.interval.ms"
-        if _whole(values, session) <= _whole(values, heartbeat):
+        if session not in texts and heartbeat not in texts:
+            continue
+        span, period = (
+            _whole(values, name) if name in texts else configs.values.integer(f"group.{name}")
+            for name in (session, heartbeat)
+        )
+        if span <= period:
             raise InvalidConfigError(f"{session} must be greater than {heartbeat}")
+    if str(values[_DEAD_LETTERS] or "").startswith("__"):
+        raise InvalidConfigError(f"{_DEAD_LETTERS}: DLQ topic name must not start with '__'")
+
+
+def _require_bounded(broker: BrokerConfig, name: str, value: int, bound: str) -> None:
+    """Checks a setting of a group against the broker's bounds, as far as it has them."""
+    least, most = (
+        broker.integer(each) if each in broker.all else None
+        for each in (bound.format("min"), bound.format("max"))
+    )
+    if least is not None and most is not None:
+        if not least <= value <= most:
+            raise InvalidConfigError(f"{name} must be in the range {least} to {most} inclusive.")
+    elif most is not None and value > most:
+        raise InvalidConfigError(f"{name} must be less than or equal to {most}")
+    elif least is not None and value < least:
+        raise InvalidConfigError(f"{name} must be greater than or equal to {least}")
+
+
+def _elements(text: str) -> list[str]:
+    """The elements of a list, before anything is made of them."""
+    return re.split(r"\s*,\s*", text.strip(), flags=re.ASCII) if text.strip() else []
 
 
 def require_client_metrics(name: str, texts: Texts, *, kept: Collection[str] = frozenset()) -> None:

@@ -1,4 +1,4 @@
-"""Every setting of Kafka 4.3 and Cordwood's own: the rows of `settings.tsv` beside this module.
+"""Every setting of Kafka 4.4 and Cordwood's own: the rows of `settings.tsv` beside this module.
 
 A topic setting has one or more broker settings that give its default to all topics, in order of
 precedence (milliseconds before minutes before hours). Settings that begin with `cordwood.` are
@@ -10,7 +10,7 @@ Rows that matter to logs are parsed at the import, the others at the first use.
 
 Source: org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF, ServerTopicConfigSynonyms,
 DynamicBrokerConfig and QuotaConfig, org.apache.kafka.storage.internals.log.LogConfig, GroupConfig,
-ClientMetricsConfigs, Kafka 4.3.
+ClientMetricsConfigs, Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from cordwood.configs.value import ConfigType, Value, ValueRule, format_value, p
 OWN_PREFIX: Final = "cordwood."
 #: A setting of groups, which comes before the broker's offsets.retention.minutes.
 GROUP_OFFSETS_RETENTION: Final = "cordwood.offsets.retention.minutes"
-#: The names of a broker's settings that bound a setting of a group, with "min" or "max" in them.
+#: The names of a broker's settings that bound a setting of a group, with "min" or "max" in them, of
+#: which one may be missing; in the order in which Kafka checks them.
 GROUP_BOUNDS: Final[Mapping[str, str]] = {
     "consumer.heartbeat.interval.ms": "group.consumer.{}.heartbeat.interval.ms",
     "consumer.session.timeout.ms": "group.consumer.{}.session.timeout.ms",
@@ -44,6 +45,8 @@ GROUP_BOUNDS: Final[Mapping[str, str]] = {
     "streams.session.timeout.ms": "group.streams.{}.session.timeout.ms",
     "streams.num.standby.replicas": "group.streams.{}.standby.replicas",
     "streams.assignment.interval.ms": "group.streams.{}.assignment.interval.ms",
+    "streams.task.offset.interval.ms": "group.streams.{}.task.offset.interval.ms",
+    "streams.num.warmup.replicas": "group.streams.{}.warmup.replicas",
 }
 _COLUMNS = 10
 _THROTTLED_REPLICAS = "([0-9]+:[0-9]+)?"
@@ -240,7 +243,7 @@ BROKER_NAME_OF_TOPIC_SETTING: Final[Mapping[str, str]] = {
 }
 """For each topic setting that brokers give a default, the broker setting that wins.
 
-Source: org.apache.kafka.server.config.ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS, Kafka 4.3.
+Source: org.apache.kafka.server.config.ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS, Kafka 4.4.
 """
 
 assert {

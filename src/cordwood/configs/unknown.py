@@ -14,7 +14,7 @@ from cordwood.configs.static_topics import PREFIX as STATIC_TOPIC_PREFIX
 from cordwood.configs.table import TOPIC_SETTINGS, broker_settings, dynamic_settings
 
 _LIKENESS_MIN: Final = 0.8
-_NOWHERE: Final = "neither Kafka 4.3 nor Cordwood has a setting of that name"
+_NOWHERE: Final = "neither Kafka 4.4 nor Cordwood has a setting of that name"
 
 _OF_PARTS: Final = {
     "allow.everyone.if.no.acl.found",

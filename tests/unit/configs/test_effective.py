@@ -16,7 +16,7 @@ from cordwood.configs.describe import describe, describe_new_topic
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.resource import ConfigChange
-from cordwood.configs.resource_checks import require_topic
+from cordwood.configs.resource_checks import require_group, require_topic
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.sources import Sources, resolve_topic
 from cordwood.metadata.image import MetadataImage, TopicImage
@@ -120,9 +120,65 @@ def test_own_settings_of_a_topic_can_be_changed_and_are_checked() -> None:
         require_topic(service, {"cordwood.x": "1"})
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"consumer.session.timeout.ms": "1"},
+            "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
+        ),
+        (
+            {"share.record.lock.duration.ms": "60001", "consumer.heartbeat.interval.ms": "15001"},
+            "consumer.heartbeat.interval.ms must be in the range 5000 to 15000 inclusive.",
+        ),
+        (
+            {"streams.num.standby.replicas": "3"},
+            "streams.num.standby.replicas must be less than or equal to 2",
+        ),
+        (
+            {"streams.num.warmup.replicas": "21"},
+            "streams.num.warmup.replicas must be less than or equal to 20",
+        ),
+        (
+            {"streams.task.offset.interval.ms": "14999"},
+            "streams.task.offset.interval.ms must be greater than or equal to 15000",
+        ),
+        (
+            {"streams.assignor.name": "x"},
+            "streams.assignor.name 'x' is not a registered task assignor. Registered assignors "
+            "are: [sticky].",
+        ),
+        (
+            {"streams.rack.aware.assignment.tags": "a, b ,a"},
+            "streams.rack.aware.assignment.tags must not contain duplicate tag keys.",
+        ),
+        (
+            {"errors.deadletterqueue.topic.name": "__x"},
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
+        ),
+    ],
+)
+def test_settings_of_a_group_are_refused_in_the_words_of_4_4(
+    given: Mapping[str, str], said: str
+) -> None:
+    service = service_of({}, {})
+    with pytest.raises(InvalidConfigError) as caught:
+        require_group(service, given)
+    assert str(caught.value) == said
+
+
+def test_settings_of_a_group_that_4_4_accepts() -> None:
+    service = service_of({"group.consumer.session.timeout.ms": "50000"}, {})
+    require_group(service, {})
+    require_group(service, {"consumer.heartbeat.interval.ms": "15000"})
+    require_group(service, {"streams.assignor.name": "sticky"})
+    require_group(service, {"errors.deadletterqueue.topic.name": "dlq.x"})
+    require_group(service, {"streams.rack.aware.assignment.tags": "a,b"})
+
+
 #: Of each kind: a setting of another version that is recorded, one that is known, and the refusal.
 UNKNOWN = [
-    (TOPIC, "t", "max.decompressed.message.bytes", ("retention.ms", "5"), InvalidConfigError),
+    (TOPIC, "t", "topic.of.later", ("retention.ms", "5"), InvalidConfigError),
     (GROUP, "g", "consumer.of.later", ("consumer.session.timeout.ms", "46000"), InvalidConfigError),
     (CLIENT_METRICS, "m", "later", ("interval.ms", "500"), InvalidRequestError),
 ]

@@ -80,9 +80,9 @@ def test_older_names_of_directories_and_node() -> None:
 def test_there_are_as_many_settings_as_in_kafka() -> None:
     tables = (broker_settings(), TOPIC_SETTINGS, group_settings(), client_metrics_settings())
     kafkas = [[name for name in keys if not is_own(name)] for keys in tables]
-    counts = "brokers, topics, groups, client metrics of Kafka"
-    assert [len(names) for names in kafkas] == [361, 35, 17, 3], counts
-    assert len([name for name in dynamic_settings() if not is_own(name)]) == 364
+    counts = "brokers, topics, groups, client metrics of Kafka 4.4"
+    assert [len(names) for names in kafkas] == [379, 38, 27, 3], counts
+    assert len([name for name in dynamic_settings() if not is_own(name)]) == 382
 
 
 def test_every_setting_is_explained() -> None:

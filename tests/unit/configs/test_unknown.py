@@ -22,7 +22,7 @@ from cordwood.testing.cluster import Cluster
         ("zookeeper.session.timeout.ms", "was removed in Kafka 4.0, with ZooKeeper"),
         ("advertised.host.name", "set advertised.listeners"),
         ("leader.replication.throttled.rate", "can be set for a running broker only"),
-        ("foo.bar", "neither Kafka 4.3 nor Cordwood has a setting of that name"),
+        ("foo.bar", "neither Kafka 4.4 nor Cordwood has a setting of that name"),
     ],
 )
 def test_a_name_that_nothing_asks_for_is_said_with_advice(name: str, advice: str) -> None:

@@ -159,7 +159,7 @@ def test_settings_that_nothing_asks_for_are_refused_with_the_right_names() -> No
     assert refused.value.names == tuple(wrong)
     assert "log.retenton.hours: did you mean log.retention.hours?" in str(refused.value)
     assert "auto.create.topic.enable: did you mean auto.create.topics.enable?" in str(refused.value)
-    assert "foo.bar: neither Kafka 4.3 nor Cordwood has a setting" in str(refused.value)
+    assert "foo.bar: neither Kafka 4.4 nor Cordwood has a setting" in str(refused.value)
 
 
 def test_a_port_that_is_taken_leaves_nothing(traces: _Traces) -> None:
