@@ -115,7 +115,9 @@ class Notation:
         indent: str,
     ) -> Iterator[str]:
         for field in fields:
-            there = _intersection(VersionRange.parse(field["versions"]), versions)
+            # A tagged field may leave out the versions that it is in.
+            given = field.get("versions") or field["taggedVersions"]
+            there = _intersection(VersionRange.parse(given), versions)
             if there is None:
                 continue
             kind = field["type"]
@@ -129,7 +131,7 @@ class Notation:
             parts = [field["name"][0].lower() + field["name"][1:]]
             parts.append(prefix + kind + _nullable(field, there))
             if there != versions:
-                parts.append(_versions(field["versions"], there, versions))
+                parts.append(_versions(given, there, versions))
             if "tag" in field:
                 parts.append(f"tag={field['tag']}")
             parts += _default(field)
