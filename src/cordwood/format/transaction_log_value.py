@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.format.messages.primitives import STRING_BYTES_MAX
+from cordwood.format.messages.primitives import ARRAY_ELEMENTS_MAX, STRING_BYTES_MAX
 from cordwood.format.varint import decode_unsigned_varint, encode_unsigned_varint
 from cordwood.model.errors import CorruptError, EncodingError
 
@@ -213,7 +213,7 @@ def _partitions(
             raise CorruptError("a topic's name is cut off")
         name = data[at:end].decode()
         numbers_count, at = _count(data, end, is_tagged=is_tagged)
-        if numbers_count < 0 or numbers_count > len(data):
+        if numbers_count < 0:
             raise CorruptError("partitions are cut off")
         numbers = struct.unpack_from(f">{numbers_count}i", data, at)
         at += numbers_count * _INT32.size
@@ -228,6 +228,10 @@ def _partitions(
 def _count(data: bytes, at: int, *, is_tagged: bool) -> tuple[int, int]:
     if is_tagged:
         count, at = decode_unsigned_varint(data, at)
-        return count - 1, at
-    (count,) = _INT32.unpack_from(data, at)
-    return count, at + _INT32.size
+        count -= 1
+    else:
+        (count,) = _INT32.unpack_from(data, at)
+        at += _INT32.size
+    if count > min(len(data), ARRAY_ELEMENTS_MAX):
+        raise CorruptError(f"{count} elements in {len(data)} bytes")
+    return count, at

@@ -17,7 +17,7 @@ from cordwood.format.transaction_log_value import (
     encode_transaction_value,
 )
 from cordwood.format.transaction_state import TRANSACTION_RECORDS
-from cordwood.model.errors import CordwoodError, EncodingError
+from cordwood.model.errors import CordwoodError, CorruptError, EncodingError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 INT8 = st.integers(-(2**7), 2**7 - 1)
@@ -86,6 +86,17 @@ def test_a_value_that_is_cut_off_is_left_to_the_schema(version: int) -> None:
     encoded = encode_transaction_value(SAMPLE, version)
     for size in range(len(encoded)):
         assert decode_transaction_value(encoded[:size]) is None, size
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_as_many_partitions_as_no_reader_takes_are_left_to_the_schema(version: int) -> None:
+    for count, is_read in ((1_000_000, True), (1_000_001, False)):
+        value = SAMPLE._replace(partitions=[("t", (0,) * count)])
+        encoded = encode_transaction_value(value, version)
+        assert (decode_transaction_value(encoded) is not None) == is_read
+        if not is_read:
+            with pytest.raises(CorruptError, match="exceeds the maximum allowed size"):
+                TRANSACTION_RECORDS.decode_value(0, encoded)
 
 
 @given(st.sampled_from([0, 1]), st.integers(0), st.integers(0, 255))

@@ -1,18 +1,28 @@
 """Lengths, nulls and tags of requests: the bounds of Kafka's generated readers.
 
-The expectations were observed on a Kafka 4.3 broker.
+The expectations were observed on a Kafka 4.3 broker, the bounds of arrays and of numbers of tagged
+fields on a Kafka 4.4 broker.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from cordwood.format.messages.codec import MessageCodec
-from cordwood.format.messages.primitives import STRING_BYTES_MAX, write_uvarint
+from cordwood.format.messages.primitives import (
+    ARRAY_ELEMENTS_MAX,
+    STRING_BYTES_MAX,
+    TAGGED_FIELDS_MAX,
+    write_uvarint,
+)
 from cordwood.format.messages.schema import Field
+from cordwood.model.errors import CorruptError
 from cordwood.protocol.apis import APIS
 from cordwood.protocol.headers import parse_start, skip_tags
 from cordwood.protocol.messages import (
@@ -24,7 +34,7 @@ from cordwood.protocol.messages import (
 )
 from support.message_fields import nested
 
-_METADATA, _FETCH, _OFFSET_COMMIT = 3, 1, 8
+_METADATA, _FETCH, _OFFSET_COMMIT, _OFFSET_FETCH = 3, 1, 8, 9
 
 
 def uvarint(value: int) -> bytes:
@@ -156,6 +166,72 @@ def test_a_negative_count_of_an_array_is_null() -> None:
         names(b"\xff\xff\xff\xfe", 0)
 
 
+def partitions(count: int, version: int) -> bytes:
+    """The start of an OffsetFetch request that names so many partitions of a topic."""
+    if version < 6:
+        return b"\0\1g\0\0\0\1\0\1t" + struct.pack(">i", count)
+    return b"\2g\2\2t" + uvarint(count + 1)
+
+
+@pytest.mark.parametrize(("version", "end"), [(5, b""), (6, b"\0\0")])
+def test_an_array_has_at_most_a_million_elements(version: int, end: bytes) -> None:
+    longest = partitions(ARRAY_ELEMENTS_MAX, version) + bytes(4 * ARRAY_ELEMENTS_MAX) + end
+    request = read_request(_OFFSET_FETCH, version, longest)
+    assert request.topics[0].partition_indexes == [0] * 1_000_000
+    too_long = partitions(1_000_001, version) + bytes(4_000_004) + end
+    with pytest.raises(MalformedMessageError, match="1000001, which exceeds the maximum allowed"):
+        read_request(_OFFSET_FETCH, version, too_long)
+
+
+def test_an_array_beyond_the_message_is_told_of_before_one_that_is_too_long() -> None:
+    with pytest.raises(MalformedMessageError, match="1000001, but there are only 5 bytes"):
+        read_request(_OFFSET_FETCH, 6, partitions(1_000_001, 6) + bytes(5))
+
+
+def _arrays(message: MessageCodec, prefix: tuple[Field, ...] = ()) -> Iterator[tuple[Field, ...]]:
+    """The way to every array of a message."""
+    for field in message.fields:
+        if field.is_array:
+            yield (*prefix, field)
+        if field.kind == "struct":
+            yield from _arrays(nested(message, field), (*prefix, field))
+
+
+def _elements(path: tuple[Field, ...], count: int) -> dict[str, Any]:
+    """A message with so many elements, at their defaults, in the last array of a path."""
+    *outer, last = path
+    default = {"string": "", "struct": {}, "uuid": UUID(int=0)}.get(last.kind, 0)
+    values: dict[str, Any] = {last.attribute: [default] * count}
+    for field in reversed(outer):
+        values = {field.attribute: [values] if field.is_array else values}
+    return values
+
+
+def _with_count(message: MessageCodec, path: tuple[Field, ...], count: int) -> bytes:
+    """A message in which an array claims so many elements, and bytes for as many after it."""
+    one, two = (encode(message, _elements(path, some)) for some in (1, 2))
+    at = next(at for at, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1])
+    if not message.is_flexible:
+        return one[: at - 3] + struct.pack(">i", count) + bytes(count)
+    tags = sum(field.tag is not None for field in path)  # their sizes differ before the count
+    return one[: at + tags] + uvarint(count + 1) + bytes(count)
+
+
+def test_every_array_of_every_message_is_bounded() -> None:
+    found = 0
+    for key, api in APIS.items():
+        for version in range(api.min_version, api.max_version + 1):
+            request, response = request_codec(key, version), response_codec(key, version)
+            for message, path in chain(
+                ((request, path) for path in _arrays(request)),
+                ((response, path) for path in _arrays(response)),
+            ):
+                with pytest.raises(CorruptError, match="exceeds the maximum allowed size of 1000"):
+                    message.read(_with_count(message, path, ARRAY_ELEMENTS_MAX + 1))
+                found += 1
+    assert found > 1000
+
+
 # ---- tags
 
 
@@ -167,9 +243,9 @@ def test_a_negative_count_of_an_array_is_null() -> None:
         b"\x02\x05\x02ab\x05\0",
         b"\x02\x06\x02ab\x05\0",
         b"\x01\x05" + uvarint(70_000) + b"a" * 70_000,
-        b"\xff\xff\xff\xff\x0f",
+        uvarint(TAGGED_FIELDS_MAX) + b"\x05\0" * TAGGED_FIELDS_MAX,
     ],
-    ids=["one", "two", "twice", "descending", "large", "a negative count"],
+    ids=["one", "two", "twice", "descending", "large", "as many as may be"],
 )
 def test_unknown_tags_are_passed_over(tags: bytes) -> None:
     assert names(metadata(tags=tags)) == ["a"]
@@ -189,6 +265,25 @@ def test_unknown_tags_are_passed_over(tags: bytes) -> None:
 def test_unknown_tags_that_do_not_fit_the_message_are_refused(tags: bytes) -> None:
     with pytest.raises(MalformedMessageError):
         names(metadata(tags=tags))
+
+
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        (b"\xff\xff\xff\xff\x0f", "Invalid negative number of tagged fields -1"),
+        (b"\x09\x05\x02ab", "read 9 tagged fields, but there are only 4 bytes remaining"),
+        (uvarint(10_001) + b"\x05\0" * 10_001, "10001 tagged fields, which exceeds the maximum"),
+        (uvarint(10_001) + b"\x05\0", "10001 tagged fields, but there are only 2 bytes"),
+    ],
+    ids=["negative", "beyond the end", "too many", "both"],
+)
+def test_the_number_of_tagged_fields_is_bounded(tags: bytes, words: str) -> None:
+    with pytest.raises(MalformedMessageError, match=words):
+        names(metadata(tags=tags))
+    with pytest.raises(MalformedMessageError, match=words):  # beside tags that are known
+        read_request(_FETCH, 12, fetch(tags))
+    with pytest.raises(MalformedMessageError, match=words):
+        skip_tags(memoryview(tags), 0)
 
 
 @pytest.mark.parametrize("size", [1, 3, 9], ids=["less", "right", "more"])

@@ -21,6 +21,12 @@ from cordwood.model.uuids import uuid_of_bytes
 STRING_BYTES_MAX: Final = (1 << 15) - 1
 """The longest string of the protocol and of records, in bytes of UTF-8, compact or not."""
 
+ARRAY_ELEMENTS_MAX: Final = 1_000_000
+"""The most elements of an array that is read."""
+
+TAGGED_FIELDS_MAX: Final = 10_000
+"""The most tagged fields of a struct, or of a header, that are read."""
+
 COPIED_BYTES_MAX: Final = 1 << 20
 """The largest message that is copied where this is simpler."""
 
@@ -68,10 +74,13 @@ def bytes_error(length: int, at: int, end: int) -> CorruptError:
 
 
 def array_error(count: int, at: int, end: int) -> CorruptError:
-    """An array that claims more elements than there are bytes."""
+    """An array that claims more elements than there are bytes, or than may be."""
     return CorruptError(
         f"Tried to allocate a collection of size {count}, "
-        f"but there are only {end - at} bytes remaining.",
+        f"but there are only {end - at} bytes remaining."
+        if count > end - at
+        else f"Tried to read a collection of size {count}, "
+        f"which exceeds the maximum allowed size of {ARRAY_ELEMENTS_MAX}.",
         position=at,
     )
 
@@ -134,6 +143,27 @@ def read_long_string(
     return decode_utf8(data[at : at + length]), at + length
 
 
+def read_tag_count(data: Buffer, at: int) -> tuple[int, int]:
+    """The number of tagged fields in a section that begins at `at`, and the position after it.
+
+    Raises:
+        CorruptError: it is negative, more than `TAGGED_FIELDS_MAX` or than the bytes that
+            follow; or as `read_uvarint`.
+    """
+    count, at = read_uvarint(data, at)
+    if 0 <= count <= min(len(data) - at, TAGGED_FIELDS_MAX):
+        return count, at
+    if count < 0:
+        raise CorruptError(f"Invalid negative number of tagged fields {count}", position=at)
+    raise CorruptError(
+        f"Tried to read {count} tagged fields, but there are only {len(data) - at} bytes remaining."
+        if count > len(data) - at
+        else f"Tried to read {count} tagged fields, "
+        f"which exceeds the maximum allowed count of {TAGGED_FIELDS_MAX}.",
+        position=at,
+    )
+
+
 def skip_tag(data: Buffer, at: int, size: int) -> int:
     """The position after the value of an unknown tag.
 
@@ -149,9 +179,9 @@ def skip_tags(data: Buffer, at: int) -> int:
     """The position after a tag section of which no tag is known.
 
     Raises:
-        CorruptError: it ends beyond the message.
+        CorruptError: it ends beyond the message; or as `read_tag_count`.
     """
-    count, at = read_uvarint(data, at)
+    count, at = read_tag_count(data, at)
     for _ in range(count):
         _, at = read_uvarint(data, at)
         size, at = read_uvarint(data, at)
@@ -283,6 +313,7 @@ CONTEXT: Final[dict[str, Callable[..., Any] | Any]] = {
     "read_long_string": read_long_string,
     "read_numbers": read_numbers,
     "read_rows": read_rows,
+    "read_tag_count": read_tag_count,
     "read_uuids": read_uuids,
     "read_uvarint": read_uvarint,
     "skip_tag": skip_tag,

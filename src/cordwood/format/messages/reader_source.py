@@ -16,7 +16,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cordwood.format.messages.primitives import CONTEXT, READ_STEPS
+from cordwood.format.messages.primitives import ARRAY_ELEMENTS_MAX, CONTEXT, READ_STEPS
 from cordwood.format.messages.schema import LAYOUTS, Field, MessageSchema, default_of
 from cordwood.format.messages.source import Source
 from cordwood.model.uuids import ZERO_UUID
@@ -109,7 +109,7 @@ class ReaderSource:
             add("at = skip_tags(data, at - 1)")
             return
         count, tag, size = name("count"), name("tag"), name("size")
-        add(f"{count}, at = read_uvarint(data, at - 1)")
+        add(f"{count}, at = read_tag_count(data, at - 1)")
         with block(f"for _ in range({count}):"):
             add(f"{tag}, at = read_uvarint(data, at)", f"{size}, at = read_uvarint(data, at)")
             word = "if"
@@ -263,7 +263,7 @@ class ReaderSource:
         self._compact(count)
         with block(f"if {count} < 0:"):
             add(f"{variable} = None" if is_nullable else f'raise null_error("{field.name}")')
-        with block(f"elif {count} > end - at:"):
+        with block(f"elif {count} > end - at or {count} > {ARRAY_ELEMENTS_MAX}:"):
             add(f"raise array_error({count}, at, end)")
         with block("else:"):
             self._elements(field, variable, count)
