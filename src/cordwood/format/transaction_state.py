@@ -5,13 +5,26 @@ Source: org.apache.kafka.coordinator.transaction.generated.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from cordwood.format.coordinator_record import CoordinatorKey, CoordinatorSchemas
-from cordwood.format.message_schema import MessageValue
+from cordwood.format.message_schema import MessageValue, message_json
 
 TRANSACTION_TYPE: Final = 0
 """The type of all records."""
+
+STATE_NAMES: Final[Mapping[int, str]] = {
+    0: "Empty",
+    1: "Ongoing",
+    2: "PrepareCommit",
+    3: "PrepareAbort",
+    4: "CompleteCommit",
+    5: "CompleteAbort",
+    6: "Dead",
+    7: "PrepareEpochFence",
+}
+"""The states of a transaction by their numbers in records."""
 
 TRANSACTION_RECORDS = CoordinatorSchemas.parse(
     keys="""
@@ -55,3 +68,12 @@ def decode_transaction_value(record_type: int, value: bytes | None) -> MessageVa
         CorruptError: the value is malformed.
     """
     return TRANSACTION_RECORDS.decode_value(record_type, value)
+
+
+def transaction_json(value: MessageValue) -> dict[str, Any]:
+    """The fields of a value as Kafka's tools print them: with the state's name, if it has one.
+
+    Source: DumpLogSegments.TransactionLogMessageParser, TransactionLogMessageFormatter.
+    """
+    number = value.fields["transactionStatus"]
+    return {**message_json(value), "transactionStatus": STATE_NAMES.get(number, str(number))}

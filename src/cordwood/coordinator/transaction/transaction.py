@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.transaction.errors import IllegalTransitionError
 from cordwood.format.java_map import JavaHashSet
+from cordwood.format.transaction_state import STATE_NAMES
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 
@@ -54,7 +55,7 @@ class TransactionState(enum.Enum):
     @property
     def kafka_name(self) -> str:
         """The name in DescribeTransactions and ListTransactions."""
-        return _NAMES[self]
+        return STATE_NAMES[self.value]
 
     @property
     def is_prepared(self) -> bool:
@@ -67,18 +68,9 @@ class TransactionState(enum.Enum):
         return self in _AT_REST
 
 
-_NAMES: Final[Mapping[TransactionState, str]] = {
-    TransactionState.EMPTY: "Empty",
-    TransactionState.ONGOING: "Ongoing",
-    TransactionState.PREPARE_COMMIT: "PrepareCommit",
-    TransactionState.PREPARE_ABORT: "PrepareAbort",
-    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
-    TransactionState.COMPLETE_ABORT: "CompleteAbort",
-}
+_STATES: Final = {state.value: state for state in TransactionState}
 STATES_BY_NAME: Final[Mapping[str, TransactionState | None]] = {
-    **{name: state for state, name in _NAMES.items()},
-    "Dead": None,
-    "PrepareEpochFence": None,
+    name: _STATES.get(number) for number, name in STATE_NAMES.items()
 }
 """The states by their names; None for those that no transaction is ever in here."""
 

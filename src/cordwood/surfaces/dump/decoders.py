@@ -30,7 +30,7 @@ from cordwood.format.message_schema import (
 from cordwood.format.metadata_records import SCHEMA_OF_API_KEY, MetadataRecord
 from cordwood.format.record import Record
 from cordwood.format.share_state import SHARE_STATE_RECORDS
-from cordwood.format.transaction_state import TRANSACTION_RECORDS
+from cordwood.format.transaction_state import TRANSACTION_RECORDS, transaction_json
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.utf8 import decode_utf8
 from cordwood.surfaces.dump.frame import read_framed_message, reason_of
@@ -76,7 +76,7 @@ def decode_transaction_log(record: Record) -> tuple[str | None, str | None]:
     Raises:
         CorruptError: the key is null.
     """
-    return _decode_coordinator_record(TRANSACTION_RECORDS, record, message_json)
+    return _decode_coordinator_record(TRANSACTION_RECORDS, record, transaction_json)
 
 
 def decode_share_group_state(record: Record) -> tuple[str | None, str | None]:

@@ -207,7 +207,7 @@ def transaction_entries(path: Path) -> list[tuple[int, ...]]:
         raise CorruptError("transaction index ends within an entry", path=str(path))
     entries = list(_TXN_ENTRY.iter_unpack(data))
     for number, entry in enumerate(entries):
-        if entry[0] > transaction_index.VERSION:
+        if entry[0] != transaction_index.VERSION:
             raise UnsupportedVersionError(
                 f"Unexpected aborted transaction version {entry[0]}, "
                 f"current version is {transaction_index.VERSION}",

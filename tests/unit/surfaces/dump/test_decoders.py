@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import struct
 
 import pytest
@@ -99,6 +100,17 @@ def test_transactions_and_share_groups() -> None:
     assert decode_share_group_state(Record(0, 0, key, None))[0] == (
         '{"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":0}}'
     )
+
+
+@pytest.mark.parametrize(("number", "shown"), [(2, "PrepareCommit"), (8, "8"), (-1, "-1")])
+def test_the_state_of_a_transaction_is_shown_by_its_name(number: int, shown: str) -> None:
+    key = TRANSACTION_RECORDS.encode_key(0, {"transactionalId": "t"})
+    value = TRANSACTION_RECORDS.encode_value(0, 0, {"transactionStatus": number})
+    payload = decode_transaction_log(Record(0, 0, key, value))[1]
+    assert payload is not None
+    data = json.loads(payload)["data"]
+    assert data["transactionStatus"] == shown
+    assert list(data)[2:4] == ["transactionTimeoutMs", "transactionStatus"]
 
 
 @given(st.binary(max_size=40), st.none() | st.binary(max_size=40))

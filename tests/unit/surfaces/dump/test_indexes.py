@@ -39,6 +39,7 @@ def test_transaction_indexes_that_cannot_be_read(tmp_path: Path) -> None:
     path.write_bytes(bytes(ENTRY_BYTES - 1))
     with pytest.raises(CorruptError, match="within an entry"):
         transaction_entries(path)
-    path.write_bytes(b"\0\1" + bytes(ENTRY_BYTES - 2))
-    with pytest.raises(UnsupportedVersionError):
-        transaction_entries(path)
+    for version in (b"\0\1", b"\xff\xff"):
+        path.write_bytes(version + bytes(ENTRY_BYTES - 2))
+        with pytest.raises(UnsupportedVersionError):
+            transaction_entries(path)

@@ -1,6 +1,6 @@
 """Formats in which `cordwood console-consumer` prints records.
 
-Source: org.apache.kafka.tools.consumer.*MessageFormatter (4.3.0);
+Source: org.apache.kafka.tools.consumer.*MessageFormatter (4.4.0);
 org.apache.kafka.common.serialization.
 """
 
@@ -189,11 +189,16 @@ def _coordinator_formatter(name: str) -> Formatter:
         from cordwood.format.transaction_state import (  # noqa: PLC0415
             decode_transaction_value as decode_value,
         )
+        from cordwood.format.transaction_state import (  # noqa: PLC0415
+            transaction_json as value_json,
+        )
     else:
         from cordwood.format.group_metadata import decode_group_key as decode_key  # noqa: PLC0415
         from cordwood.format.group_metadata import (  # noqa: PLC0415
             decode_group_value as decode_value,
         )
+
+        value_json = message_json
     wanted = _COORDINATOR_FORMATTERS[name]
 
     def show(consumed: ConsumedRecord) -> bytes:
@@ -211,7 +216,7 @@ def _coordinator_formatter(name: str) -> Formatter:
         }
         document["value"] = None
         if value is not None:
-            document["value"] = {"version": value.version, "data": message_json(value)}
+            document["value"] = {"version": value.version, "data": value_json(value)}
         return json_text(document).encode()
 
     return show

@@ -7,6 +7,7 @@ import pytest
 
 from cordwood.client.consumer import ConsumedRecord
 from cordwood.format.record_batch import Header, Record
+from cordwood.format.transaction_state import TRANSACTION_RECORDS
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.message_formats import SerializationError, message_formatter
 from cordwood.surfaces.cli.tools.tool import Terminal
@@ -94,3 +95,14 @@ def test_json_holds_text_as_it_is_and_other_bytes_in_base64() -> None:
     record = ConsumedRecord(RECORD.partition, Record(1, 2, b"\xff", "ä".encode()), "CreateTime")
     document = json.loads(shown(record, "json")[0])
     assert (document["key_base64"], document["value"], document["topic"]) == ("/w==", "ä", "t")
+
+
+def test_the_state_of_a_transaction_is_shown_by_its_name() -> None:
+    key = TRANSACTION_RECORDS.encode_key(0, {"transactionalId": "t"})
+    value = TRANSACTION_RECORDS.encode_value(0, 1, {"transactionStatus": 1})
+    partition = TopicPartition("__transaction_state", 0)
+    record = ConsumedRecord(partition, Record(0, 0, key, value), "CreateTime")
+    name = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
+    found = json.loads(shown(record, name)[0])["value"]
+    assert found["version"] == 1
+    assert found["data"]["transactionStatus"] == "Ongoing"
