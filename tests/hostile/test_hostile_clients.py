@@ -15,6 +15,8 @@ import pytest
 
 from cordwood.format.compression import Codec, compress
 from cordwood.format.record_batch import Record, build_batch
+from support.bounded_frames import bounded_frames
+from support.length_fuzz import send
 from support.served import ServedBroker
 from support.wire import Wire, request_body, request_frame
 
@@ -95,6 +97,14 @@ def test_mutated_requests_are_answered_or_refused(
             assert ends(sock)
     assert serves(wire)
     assert memory(broker) - before < 64 * _MIB
+
+
+def test_requests_beyond_the_bounds_of_readers_are_refused(
+    broker: ServedBroker, wire: Wire
+) -> None:
+    for name, frame, is_within in bounded_frames():
+        assert send(broker.port, frame) == ("answered" if is_within else "closed"), name
+    assert serves(wire)
 
 
 def test_random_bytes_are_refused(broker: ServedBroker, wire: Wire) -> None:
