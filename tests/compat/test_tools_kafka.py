@@ -1,10 +1,11 @@
 """Cordwood's command line tools print what Kafka's print, for the same broker and flags.
 
 Each row of the table is a command line that Kafka's tool runs, and then Cordwood's, against the
-same broker. `%` at the start of a name stands for a prefix that is each side's own, so that both
-may create the same topics. The output is compared without prefixes, times, ids, Java's stack
-traces, and the usage that follows a refused command line. Rows of a group are run in their order;
-those of another group find none of their topics.
+same broker, which is of the tool's version: Kafka 4.4, and each night Kafka 4.3 as well. `%` at the
+start of a name stands for a prefix that is each side's own, so that both may create the same
+topics. The output is compared without prefixes, times, ids, Java's stack traces, and the usage that
+follows a refused command line. Rows of a group are run in their order; those of another group find
+none of their topics.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from cordwood.surfaces.cli.tools.table import options
 from support.applied import wait_until_applied
 from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_4_3, KAFKA_4_4
 from support.kafka_tools import KafkaTools, ToolResult
 from support.side_by_side import changes_metadata, own_tools
 
@@ -32,8 +35,9 @@ class Case(NamedTuple):
 
     `stdin` is what the tool reads. `ordered` is False where Kafka's own order is that of a hash
     of names that differ between the sides: lines are then sorted. Files are those of `FILES`, by
-    name, as `@name`. Rows that are `slow` are run by `make nightly` alone. With `is_lossy`, records
-    are lost, after which Kafka's tool exits with 0 and Cordwood's with 1.
+    name, as `@name`. Rows that are `slow` are run by `make nightly` alone, rows that are `newest`
+    not with Kafka 4.3, whose tool has no such command or another text. With `is_lossy`, records are
+    lost, after which Kafka's tool exits with 0 and Cordwood's with 1.
     """
 
     line: str
@@ -41,6 +45,7 @@ class Case(NamedTuple):
     ordered: bool = True
     bootstrap: bool = True
     slow: bool = False
+    newest: bool = False
     is_lossy: bool = False
 
 
@@ -60,6 +65,7 @@ FILES: Mapping[str, str] = {
     "delete-no-offset.json": '{"partitions": [{"topic": "%b", "partition": 0}]}',
     "delete-types.json": '{"partitions": [{"topic": "%b", "partition": "0", "offset": 1}]}',
     "plan.csv": "%b,0,1\n",
+    "plan-of-other.csv": "%other,%b,0,1\n",
     "reader.properties": "parse.key=true\nkey.separator==\n",
     "formatter.properties": "print.key=true\nkey.separator=\\ -> \n",
 }
@@ -171,7 +177,7 @@ CONFIGS: Sequence[Case] = (
     Case("configs --alter --topic %a --delete-config segment.ms,retention.ms"),
     Case("configs --alter --topic %a --delete-config nonsense"),
     Case("configs --describe --topic %a"),
-    Case("configs --alter --topic %a --add-config segment.ms"),
+    Case("configs --alter --topic %a --add-config segment.ms", newest=True),
     Case("configs --alter --topic %a --add-config segment.ms=x"),
     Case("configs --alter --topic %a --add-config segment.ms=-1"),
     Case("configs --alter --topic %a --add-config nonsense=1"),
@@ -470,9 +476,15 @@ CLUSTER: Sequence[Case] = (
     Case("cluster unregister"),
     Case("cluster unregister --id x"),
     Case("cluster unregister --id 9"),
+    Case("cluster unregister-controller", newest=True),
+    Case("cluster unregister-controller --id x", newest=True),
+    Case("cluster unregister-controller --id 9", newest=True),
+    Case("cluster api-versions", bootstrap=False, newest=True),
+    Case("cluster api-versions --config @empty.properties", newest=True),
+    Case("cluster api-versions", newest=True),
     Case("broker-api-versions", bootstrap=False),
     Case("broker-api-versions --foo"),
-    Case("broker-api-versions"),
+    Case("broker-api-versions", newest=True),
 )
 
 RESET = "consumer-groups --reset-offsets --group %g"
@@ -524,10 +536,10 @@ CONSUMER_GROUPS: Sequence[Case] = (
     Case(f"{RESET} --topic %a --to-latest --execute", ordered=False),
     Case("consumer-groups --describe --group %g --verbose"),
     Case(f"{RESET} --topic %b --to-offset 2 --execute"),
-    Case(f"{RESET} --topic %b --to-offset 99 --execute"),
+    Case(f"{RESET} --topic %b --to-offset 99 --execute", newest=True),
     Case(f"{RESET} --topic %b --to-offset x --execute"),
     Case(f"{RESET} --topic %b --shift-by -2 --execute"),
-    Case(f"{RESET} --topic %b --shift-by -9 --dry-run"),
+    Case(f"{RESET} --topic %b --shift-by -9 --dry-run", newest=True),
     Case(f"{RESET} --topic %b:0 --to-current --dry-run"),
     Case(f"{RESET} --topic %b:7 --to-current --dry-run"),
     Case(f"{RESET} --topic %b:x --to-current --dry-run"),
@@ -540,6 +552,7 @@ CONSUMER_GROUPS: Sequence[Case] = (
     Case(f"{RESET} --all-topics --to-earliest --dry-run", ordered=False),
     Case(f"{RESET} --topic %b --to-earliest --dry-run --export"),
     Case(f"{RESET} --all-topics --from-file @plan.csv --dry-run"),
+    Case(f"{RESET} --all-topics --from-file @plan-of-other.csv --dry-run", newest=True),
     Case(
         "consumer-groups --reset-offsets --group %new --topic %b --to-latest --execute",
     ),
@@ -610,10 +623,25 @@ GROUPS: Mapping[str, Sequence[Case]] = {
 }
 
 
+TOOLS_OF_FLAGS: Final = (
+    "topics",
+    "configs",
+    "console-producer",
+    "console-consumer",
+    "get-offsets",
+    "log-dirs",
+    "delete-records",
+    "consumer-groups",
+    "groups",
+    "broker-api-versions",
+)
+"""The tools whose `--help` is a table of all flags."""
+
 KAFKA_PREFIX, OWN_PREFIX = "zqk", "zqc"
 
 _STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]", re.MULTILINE)
 _TOPIC_ID = re.compile(r"(TopicId: )[\w-]{22}")
+_FLAG = re.compile(r"^(?:\* )?--([a-z][\w.-]*)", re.MULTILINE)
 _USAGE = re.compile(r"^(Option(?: \(\* = required\))? +Description|Usage: |usage: )")
 _ASIDE = re.compile(
     r"The consumer rebalance protocol \(KIP-848\) is production-ready!"
@@ -786,16 +814,21 @@ def _errors(text: str) -> str:
     return "\n".join(lines)
 
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")]
 
 
-@pytest.fixture(scope="module")
-def sides(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+@pytest.fixture(
+    scope="module", params=[KAFKA_4_4, pytest.param(KAFKA_4_3, marks=pytest.mark.nightly)]
+)
+def sides(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sides]:
+    version: str = request.param
     root = tmp_path_factory.mktemp("tools")
     files = {name: root / name for name in FILES}
     for name, path in files.items():
         path.write_text(FILES[name])
-    with RealKafka(root / "kafka") as kafka:
+    with KafkaTools(version) as tools, RealKafka(root / "kafka", version=version) as kafka:
         kafka.start()
         sides = Sides(tools=tools, bootstrap=kafka.bootstrap_servers, files=files)
         sides.set_up()
@@ -813,7 +846,16 @@ def test_tools_answer_as_kafkas_do_in_all_rows(sides: Sides, group: str) -> None
     _compare(replace(sides, tag="all"), GROUPS[group])
 
 
+@pytest.mark.parametrize("tool", TOOLS_OF_FLAGS)
+def test_every_flag_of_kafkas_tool_is_known(tools_4_4: KafkaTools, tool: str) -> None:
+    said = tools_4_4.run(tool, "--help")
+    flags = set(_FLAG.findall(said.out + said.err))
+    assert "bootstrap-server" in flags
+    assert flags <= {option.name for option in options(tool)}
+
+
 def _compare(sides: Sides, cases: Sequence[Case]) -> None:
-    compared = [sides.compare(case) for case in cases]
+    is_newest = sides.tools.version == KAFKA_4_4
+    compared = [sides.compare(case) for case in cases if is_newest or not case.newest]
     different = [str(one) for one in compared if not one.is_equal]
     assert not different, "\n\n".join(different)

@@ -77,6 +77,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "clean": Cleaning,
     "cleaner": BrokerCleaner | ClusterCleaners,
     "clock": ClockAnswer,
+    "cluster api-versions": Sequence[BrokerApis],
     "cluster cluster-id": ClusterId,
     "cluster list-endpoints": Sequence[ClusterEndpoint],
     "cluster up": DescribedCluster,

@@ -1,6 +1,6 @@
 """`cordwood dump-log`: what kafka-dump-log prints, without a JVM.
 
-Source: org.apache.kafka.tools.DumpLogSegments (4.3.0).
+Source: org.apache.kafka.tools.DumpLogSegments (4.4.0).
 """
 
 from __future__ import annotations

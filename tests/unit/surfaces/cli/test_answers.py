@@ -94,6 +94,7 @@ OF_TOOLS = (
     "transactions forceTerminateTransaction --transactionalId jt",
     "cluster cluster-id",
     "cluster list-endpoints",
+    "cluster api-versions",
     "cluster unregister --id 7",
     "cluster unregister-controller --id 7",
     "features describe",

@@ -1,13 +1,13 @@
 """`cordwood broker-api-versions`: what kafka-broker-api-versions does.
 
-Source: org.apache.kafka.tools.BrokerApiVersionsCommand, NodeApiVersions.toString (4.3.0).
+Source: org.apache.kafka.tools.BrokerApiVersionsCommand, NodeApiVersions.toString (4.4.0).
 """
 
 from __future__ import annotations
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster_client import ClusterClient
-from cordwood.client.session import api_name
+from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
+from cordwood.client.session import Versions, api_name
 from cordwood.protocol.apis import APIS
 from cordwood.queries.cluster import apis_of
 from cordwood.surfaces.cli.tools.options import (
@@ -22,7 +22,7 @@ from cordwood.surfaces.cli.tools.tool import Terminal, client_settings, print_er
 # APIs that brokers serve to clients (ApiKeys.clientApis).
 _CLIENT_APIS = frozenset(
     {*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 71, 72}
-    | {*range(74, 82), *range(83, 93)}
+    | {*range(74, 82), *range(83, 95)}
 )
 
 USAGE = Usage(
@@ -49,12 +49,24 @@ def _body(options: Options, terminal: Terminal) -> int:
         terminal.document([apis_of(node, versions) for node, versions in found.items()])
         return 0
     for node, versions in found.items():
-        rack = "null" if node.rack is None else node.rack
-        name = f"{node.host}:{node.port} (id: {node.id} rack: {rack} isFenced: false)"
-        keys = sorted(_CLIENT_APIS.union(versions))
-        apis = ",\n\t".join(_shown(key, *versions.get(key, (0, -1))) for key in keys)
-        terminal.line(f"{name} -> (\n\t{apis}\n)")
+        terminal.line(f"{node_text(node)} -> {apis_text(versions)}")
     return 0
+
+
+def node_text(node: BrokerEndpoint) -> str:
+    """A node as Kafka's tools print it.
+
+    Source: org.apache.kafka.common.Node.toString.
+    """
+    rack = "null" if node.rack is None else node.rack
+    return f"{node.host}:{node.port} (id: {node.id} rack: {rack} isFenced: false)"
+
+
+def apis_text(versions: Versions) -> str:
+    """The APIs that a node serves, and those for clients that it does not, a line each."""
+    keys = sorted(_CLIENT_APIS.union(versions))
+    apis = ",\n\t".join(_shown(key, *versions.get(key, (0, -1))) for key in keys)
+    return f"(\n\t{apis}\n)"
 
 
 def _shown(key: int, low: int, high: int) -> str:

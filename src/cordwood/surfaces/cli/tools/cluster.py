@@ -1,12 +1,14 @@
 """`cordwood cluster`: what kafka-cluster does, and `cordwood cluster up`, which it does not have.
 
-Source: org.apache.kafka.tools.ClusterTool (4.3.0).
+Source: org.apache.kafka.tools.ClusterTool (4.4.0).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cordwood.client.admin import Admin, ClusterFacts
-from cordwood.client.cluster_client import ClusterClient
+from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import ClientError, NotSupportedError, RefusedError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
@@ -14,8 +16,10 @@ from cordwood.queries.cluster import (
     ClusterId,
     UnregisteredBroker,
     UnregisteredController,
+    apis_of,
     endpoint_of,
 )
+from cordwood.surfaces.cli.tools.api_versions import apis_text, node_text
 from cordwood.surfaces.cli.tools.options import (
     COMMAND_CONFIG,
     COMMON,
@@ -36,15 +40,15 @@ from cordwood.surfaces.cli.tools.tool import (
 _SHORT = {"-b": "--bootstrap-server", "-C": "--bootstrap-controller", "-c": "--command-config"}
 _SHORT |= {"-i": "--id", "-h": "--help"}
 _UNREGISTER = {"unregister": "broker", "unregister-controller": "controller"}
-_COMMANDS = ("cluster-id", *_UNREGISTER, "list-endpoints")
+_COMMANDS = ("cluster-id", *_UNREGISTER, "list-endpoints", "api-versions")
 _UP = "up"
 _CONTROLLERS = "bootstrap-controller"
 
 USAGE = Usage(
     tool="cluster",
     summary="The Kafka cluster tool. Commands: cluster-id, unregister, unregister-controller, "
-    "list-endpoints; and Cordwood's own, up, which starts a local cluster for development "
-    "(cordwood cluster up -h).",
+    "list-endpoints, api-versions; and Cordwood's own, up, which starts a local cluster for "
+    "development (cordwood cluster up -h).",
     options=(
         Option("bootstrap-server", "The brokers to begin with (-b).", "HOST:PORT,..."),
         Option("bootstrap-controller", "The controllers to begin with (-C).", "HOST:PORT,..."),
@@ -61,6 +65,7 @@ USAGE = Usage(
     examples="""\
   cordwood cluster cluster-id --bootstrap-server localhost:9092
   cordwood cluster list-endpoints --bootstrap-server localhost:9092
+  cordwood cluster api-versions --bootstrap-server localhost:9092
   cordwood cluster unregister --bootstrap-server localhost:9092 --id 3
   cordwood cluster unregister-controller --bootstrap-server localhost:9092 --id 3002
   cordwood cluster up --brokers 3
@@ -119,15 +124,32 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
         admin = Admin(cluster)
         if command in _UNREGISTER:
             _unregister(_UNREGISTER[command], options, admin, terminal)
-        elif command == "cluster-id":
+        elif command == "list-endpoints":
+            _list(options, admin, terminal)
+        else:
             facts = admin.describe_cluster(of_controllers=servers == _CONTROLLERS)
-            if options.has("json"):
+            if command == "api-versions":
+                _show_apis(facts.nodes, cluster, options, terminal)
+            elif options.has("json"):
                 terminal.document(ClusterId(cluster_id=facts.cluster_id))
             else:
                 terminal.line(f"Cluster ID: {facts.cluster_id}")
-        else:
-            _list(options, admin, terminal)
     return 0
+
+
+def _show_apis(
+    nodes: Sequence[BrokerEndpoint], cluster: ClusterClient, options: Options, terminal: Terminal
+) -> None:
+    nodes = sorted(nodes, key=lambda node: node.id)
+    if options.has("json"):
+        terminal.document([apis_of(node, cluster.versions(node.id)) for node in nodes])
+        return
+    for node in nodes:
+        try:
+            shown = apis_text(cluster.versions(node.id))
+        except ClientError as error:
+            shown = f"ERROR: {error.described}"
+        terminal.line(f"{node_text(node)} -> {shown}")
 
 
 def _check(command: str | None, options: Options) -> None:

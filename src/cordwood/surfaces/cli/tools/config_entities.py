@@ -1,6 +1,6 @@
 """Entities of `cordwood configs`, and the flags that go together.
 
-Source: kafka.admin.ConfigCommand.ConfigCommandOptions (4.3.0).
+Source: org.apache.kafka.tools.ConfigCommand.ConfigCommandOptions (4.4.0).
 """
 
 from __future__ import annotations

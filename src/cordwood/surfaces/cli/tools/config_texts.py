@@ -1,6 +1,6 @@
 """Parses the settings of `--add-config` and `--delete-config`.
 
-Source: kafka.admin.ConfigCommand.parseConfigsToBeAdded, parseConfigsToBeDeleted (4.3.0).
+Source: org.apache.kafka.tools.ConfigCommand.parseConfigsToBeAdded, parseConfigsToBeDeleted (4.4.0).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def split_settings(text: str) -> dict[str, str]:
     pairs = [_EQUALS.split(part) for part in parts]
     if any(len(pair) != 2 for pair in pairs):
         raise ToolError(
-            "requirement failed: Invalid entity config: all configs to be added must be in the "
-            'format "key=val" or  "key=[val1,val2]" to group values which contain commas.'
+            "Invalid entity config: all configs to be added must be in the format "
+            '"key=val" or  "key=[val1,val2]" to group values which contain commas.'
         )
     return {key.strip(): _BRACKETS.sub("", value).strip() for key, value in pairs}
 

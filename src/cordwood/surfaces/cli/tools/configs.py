@@ -1,6 +1,6 @@
 """`cordwood configs`: what kafka-configs does.
 
-Source: kafka.admin.ConfigCommand (4.3.0).
+Source: org.apache.kafka.tools.ConfigCommand (4.4.0).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Differs: without --group no group is made up: all partitions are read.
 
-Source: org.apache.kafka.tools.consumer.ConsoleConsumer, ConsoleConsumerOptions (4.3.0).
+Source: org.apache.kafka.tools.consumer.ConsoleConsumer, ConsoleConsumerOptions (4.4.0).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`cordwood console-producer`: what kafka-console-producer does.
 
-Source: org.apache.kafka.tools.ConsoleProducer (4.3.0).
+Source: org.apache.kafka.tools.ConsoleProducer (4.4.0).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The records that `cordwood console-consumer` shows, one by one.
 
-Source: org.apache.kafka.tools.consumer.ConsoleConsumer (4.3.0).
+Source: org.apache.kafka.tools.consumer.ConsoleConsumer (4.4.0).
 """
 
 from __future__ import annotations

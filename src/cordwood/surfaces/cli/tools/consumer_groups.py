@@ -1,6 +1,6 @@
 """`cordwood consumer-groups`: what kafka-consumer-groups does.
 
-Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (4.3.0).
+Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (4.4.0).
 """
 
 from __future__ import annotations

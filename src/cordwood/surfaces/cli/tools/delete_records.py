@@ -1,6 +1,6 @@
 """`cordwood delete-records`: what kafka-delete-records does.
 
-Source: org.apache.kafka.tools.DeleteRecordsCommand (4.3.0).
+Source: org.apache.kafka.tools.DeleteRecordsCommand (4.4.0).
 """
 
 from __future__ import annotations

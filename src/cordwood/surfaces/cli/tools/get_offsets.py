@@ -1,6 +1,6 @@
 """`cordwood get-offsets`: what kafka-get-offsets does.
 
-Source: org.apache.kafka.tools.GetOffsetShell (4.3.0).
+Source: org.apache.kafka.tools.GetOffsetShell (4.4.0).
 """
 
 from __future__ import annotations

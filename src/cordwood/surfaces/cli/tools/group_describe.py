@@ -1,6 +1,6 @@
 """Groups as `cordwood consumer-groups --describe` shows them: offsets, members or state.
 
-Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (4.3.0).
+Source: org.apache.kafka.tools.consumer.group.ConsumerGroupCommand (4.4.0).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Committed offsets changed and forgotten by `cordwood consumer-groups`.
 
-Source: org.apache.kafka.tools.OffsetsUtils, ConsumerGroupCommand (4.3.0).
+Source: org.apache.kafka.tools.GroupOffsetsResetter, ConsumerGroupCommand (4.4.0).
 """
 
 from __future__ import annotations
@@ -272,8 +272,8 @@ def _report_moved(
     terminal.log(
         "WARN",
         f"New offset ({offset}) is {how} offset for topic partition {tp}. Value will be set to "
-        f"{value}",
-        "org.apache.kafka.tools.OffsetsUtils",
+        f"{value}.",
+        "org.apache.kafka.tools.GroupOffsetsResetter",
     )
 
 
@@ -281,7 +281,7 @@ def _from_file(options: Options, cluster: ClusterClient, group_id: str, terminal
     text = read_file(options.required("from-file")).decode("utf-8", "replace")
     plans = parse_plans(text, group_id if len(options.values("group")) == 1 else None)
     if group_id not in plans:
-        terminal.line(f"\nError: No reset plan for group {group_id} found")
+        terminal.line(f"\nError: No reset plan for group {group_id} found.")
         return {}
     return _within(cluster, plans[group_id], terminal)
 

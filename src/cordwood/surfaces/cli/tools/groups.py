@@ -1,6 +1,6 @@
 """`cordwood groups`: what kafka-groups does.
 
-Source: org.apache.kafka.tools.GroupsCommand (4.3.0).
+Source: org.apache.kafka.tools.GroupsCommand (4.4.0).
 """
 
 from __future__ import annotations

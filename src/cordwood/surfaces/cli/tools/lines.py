@@ -1,6 +1,6 @@
 """Lines of standard input, and the records that they represent.
 
-Source: org.apache.kafka.tools.LineMessageReader (4.3.0).
+Source: org.apache.kafka.tools.LineMessageReader (4.4.0).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`cordwood log-dirs`: what kafka-log-dirs does.
 
-Source: org.apache.kafka.tools.LogDirsCommand (4.3.0).
+Source: org.apache.kafka.tools.LogDirsCommand (4.4.0).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`cordwood metadata-quorum`: what kafka-metadata-quorum describes.
 
-Source: org.apache.kafka.tools.MetadataQuorumCommand (4.3.0).
+Source: org.apache.kafka.tools.MetadataQuorumCommand (4.4.0).
 """
 
 from __future__ import annotations

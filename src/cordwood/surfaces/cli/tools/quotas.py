@@ -1,6 +1,6 @@
 """Quotas and passwords of users, clients and addresses, as `cordwood configs` shows them.
 
-Source: kafka.admin.ConfigCommand (4.3.0): alterQuotaConfigs, describeQuotaConfigs,
+Source: org.apache.kafka.tools.ConfigCommand (4.4.0): alterQuotaConfigs, describeQuotaConfigs,
 alterUserScramCredentialConfigs; org.apache.kafka.server.config.QuotaConfig.
 """
 

@@ -1,6 +1,6 @@
 """`cordwood topics`: what kafka-topics does.
 
-Source: org.apache.kafka.tools.TopicCommand (4.3.0).
+Source: org.apache.kafka.tools.TopicCommand (4.4.0).
 """
 
 from __future__ import annotations

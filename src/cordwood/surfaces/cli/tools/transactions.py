@@ -1,6 +1,6 @@
 """`cordwood transactions`: what kafka-transactions does, and which ones hold back readers.
 
-Source: org.apache.kafka.tools.TransactionsCommand, ToolsUtils.prettyPrintTable (4.3.0).
+Source: org.apache.kafka.tools.TransactionsCommand, ToolsUtils.prettyPrintTable (4.4.0).
 """
 
 from __future__ import annotations

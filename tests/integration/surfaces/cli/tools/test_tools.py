@@ -240,6 +240,10 @@ def test_the_cluster_and_its_versions(run: Run) -> None:
     assert (endpoint["type"], endpoint["fenced"]) == ("broker", False)
     (node,) = document(run("broker-api-versions -B --json"))
     assert {"key": 3, "name": "Metadata", "min": 0, "max": 13} in node["apis"]
+    assert document(run("cluster api-versions -B --json")) == [node]
+    shown = run("cluster api-versions -B").out
+    assert shown == run("broker-api-versions -B").out
+    assert "\tMetadata(3): 0 to 13 [usable: 13],\n" in shown
 
 
 def test_producers_of_a_partition(run: Run) -> None:
