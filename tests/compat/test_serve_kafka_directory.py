@@ -172,11 +172,13 @@ def test_kafka_starts_on_what_was_formatted_served_and_cleaned_at_a_level(
 
     with ServedBroker(data, flags=()) as broker:
         ours = Client(broker.bootstrap_servers)
-        ours.create("orders", 2, cleanup_policy="compact", internal_segment_bytes="1500")
+        ours.create("orders", 2, cleanup_policy="compact", internal_segment_bytes="6000")
         ours.write("orders", "first")
-        ours.write("orders", "second")
+        for turn in ("second", "third", "fourth"):
+            ours.write("orders", turn)
         ours.commit("shop", "orders", 42)
         rows = ours.read("orders")
+        assert len(rows) == 400
     assert "Traceback" not in broker.log, broker.log[-4000:]
     run_clean([data], now_ms=time.time_ns() // 1_000_000 + 3_600_000)
 
@@ -191,6 +193,6 @@ def test_kafka_starts_on_what_was_formatted_served_and_cleaned_at_a_level(
     assert {key: value for _, key, value in kept} == {key: value for _, key, value in rows}
     assert len(kept) < len(rows)
     assert theirs.committed("shop", "orders") == 42
-    theirs.write("orders", "third")
+    theirs.write("orders", "fifth")
     assert kafka.errors_since_start == []
     kafka.stop()
