@@ -16,6 +16,7 @@ NO_BROKER_DEFAULT = {
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
     "remote.storage.enable",
+    "errors.deadletterqueue.group.enable",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
 }
@@ -62,6 +63,8 @@ INVALID: dict[str, list[str]] = {
     "remote.storage.enable": ["not_a_boolean"],
     "local.retention.ms": ["not_a_number", "-3"],
     "local.retention.bytes": ["not_a_number", "-3"],
+    "remote.copy.lag.ms": ["not_a_number", "-2"],
+    "remote.copy.lag.bytes": ["not_a_number", "-2"],
     "compression.gzip.level": ["not_a_number", "-2"],
     "compression.lz4.level": ["not_a_number", "-1"],
     "compression.zstd.level": ["not_a_number", "-0.1"],

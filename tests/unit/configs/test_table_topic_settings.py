@@ -19,6 +19,8 @@ MINUS_ONE_ALLOWED = {
     "cordwood.retention.groups.max.bytes",
     "local.retention.ms",
     "local.retention.bytes",
+    "remote.copy.lag.ms",
+    "remote.copy.lag.bytes",
 }
 NUMBERS = [
     name

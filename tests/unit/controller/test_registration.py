@@ -301,12 +301,12 @@ def test_a_cluster_of_a_later_kafka_is_refused(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d")
     controller = place.serve()
     controller.abandon()
-    later = {"name": "metadata.version", "featureLevel": 31}
+    later = {"name": "metadata.version", "featureLevel": 34}
     base = controller.image.next_offset
     record = Record(base, 0, None, encode_metadata_record("FeatureLevelRecord", 0, later))
     with (place.directory / f"{0:020}.log").open("ab") as log:
         log.write(build_batch([record], base_offset=base, partition_leader_epoch=1))
-    with pytest.raises(UnsupportedVersionError, match=r"metadata\.version at level 31"):
+    with pytest.raises(UnsupportedVersionError, match=r"metadata\.version at level 34"):
         place.open()
 
 
