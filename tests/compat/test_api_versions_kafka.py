@@ -19,7 +19,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.protocol.apis import APIS
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.testing.broker import RunningBroker
-from support.kafka import CLUSTER_ID, RealKafka
+from support.kafka import CLUSTER_ID, RealKafka, poll_until
 from support.kafka_programs import KAFKA_4_4
 from support.no_engine import NoEngine
 from support.ports import free_port
@@ -43,6 +43,7 @@ IDENTITIES: Final = (
     (None, NODE_ID),
     (None, -1),
 )
+UNSERVED_FEATURES: Final = frozenset({"share.version", "streams.version"})
 _APIS_DOC: Final = Path(__file__).resolve().parents[2] / "tools" / "apis_doc.py"
 UNSERVED: Final[frozenset[int]] = frozenset(runpy.run_path(str(_APIS_DOC))["UNSERVED"])
 
@@ -97,6 +98,21 @@ def versions_in(answer: Plain) -> dict[int, tuple[int, int]]:
     }
 
 
+def features_in(answer: Plain) -> set[tuple[str, int, int]]:
+    """The features that are supported, and those that are finalized, at their levels."""
+    supported = {
+        (each["name"], each["min_version"], each["max_version"])
+        for each in answer["supported_features"]
+    }
+    finalized = {
+        (each["name"], each["min_version_level"], each["max_version_level"])
+        for each in answer["finalized_features"]
+        # Kafka's quorum is one of the old kind: its voters are in its settings.
+        if each["name"] != "kraft.version"
+    }
+    return {each for each in supported | finalized if each[0] not in UNSERVED_FEATURES}
+
+
 @pytest.mark.parametrize("role", Node._fields)
 @pytest.mark.parametrize("version", range(APIS[API_VERSIONS].max_version + 1))
 def test_the_versions_of_what_is_served_are_kafkas(
@@ -106,6 +122,15 @@ def test_the_versions_of_what_is_served_are_kafkas(
     missing = kafka.keys() - cordwood.keys()
     assert cordwood == {key: each for key, each in kafka.items() if key not in missing}
     assert missing <= UNSERVED
+
+
+@pytest.mark.parametrize("role", Node._fields)
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_the_features_of_what_is_served_are_kafkas(
+    nodes: tuple[Node, Node], role: str, version: int
+) -> None:
+    kafka, cordwood = (features_in(each) for each in answers(nodes, role, version))
+    assert cordwood == kafka
 
 
 @pytest.mark.parametrize("role", Node._fields)
@@ -129,16 +154,24 @@ def test_a_version_that_is_not_known_is_answered_alike(nodes: tuple[Node, Node],
     assert found[0] == found[1]
 
 
+def commit_soon(wire: TransactionClient, group: str, topic: str) -> None:
+    """Commits an offset when the broker knows the topic, and has loaded the group's partition."""
+    wire.find_group(group)
+    poll_until(
+        lambda: wire.commit(group, topic, 0, 1) == "none", timeout_s=60, what="an offset is there"
+    )
+
+
 @pytest.mark.parametrize("version", range(APIS[42].max_version + 1))
 def test_groups_are_deleted_alike(nodes: tuple[Node, Node], version: int) -> None:
     found = []
     for node in nodes:
         with TransactionClient(node.broker) as wire:
             group = f"deleted-{version}"
-            wire.find_group(group)
-            topic = f"of-{group}"
-            wire.create(topic)
-            assert wire.commit(group, topic, 0, 1) == "none"
+            wire.create(f"of-{group}")
+            for each in (group, "no-such"):
+                commit_soon(wire, each, f"of-{group}")
+            wire.ask("delete_groups", version, {"groups_names": ["no-such"]})
             asked = {"groups_names": ["no-such", group, group, ""]}
             answer = wire.ask("delete_groups", version, asked)
             found.append(sorted(answer["results"], key=lambda each: str(each["group_id"])))
@@ -155,7 +188,7 @@ def test_offsets_of_unknown_topics_are_refused_alike(nodes: tuple[Node, Node]) -
     for node in nodes:
         with TransactionClient(node.broker) as wire:
             wire.create("known", 2)
-            wire.find_group("g")
+            commit_soon(wire, "g", "known")
             producer = wire.producer("x")
             partition = {"committed_offset": 3, "committed_leader_epoch": -1}
             known = wire.topic_id("known")
