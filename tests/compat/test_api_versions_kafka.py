@@ -177,7 +177,7 @@ def test_groups_are_deleted_alike(nodes: tuple[Node, Node], version: int) -> Non
             found.append(sorted(answer["results"], key=lambda each: str(each["group_id"])))
     assert found[0] == found[1]
     assert [each["error_code"] for each in found[0]] == [
-        "invalid_group_id",
+        "group_id_not_found",
         "none",
         "group_id_not_found",
     ]
