@@ -45,7 +45,7 @@ from cordwood.configs.table import (
 )
 from cordwood.configs.texts import changed, key_of, parse_texts
 from cordwood.configs.topic_values import parse_topic, topic_defaults
-from cordwood.configs.value import Value
+from cordwood.configs.value import ConfigType, Value
 from cordwood.model.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -148,7 +148,10 @@ class EffectiveConfigs:
                 values[name] = key.parse(texts[name])
             else:
                 broker = key.broker_names[0].name if key.broker_names else ""
-                values[name] = self.values.all.get(broker, key.default)
+                value = self.values.all.get(broker, key.default)
+                if isinstance(value, tuple) and key.rule.kind is ConfigType.STRING:
+                    value = value[0]  # the first of the broker's is the default
+                values[name] = value
         return values
 
     def recorded(self, kind: int, name: str) -> Texts:
