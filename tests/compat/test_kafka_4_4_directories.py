@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from click.testing import Result
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.surfaces.cli.main import app

@@ -14,7 +14,7 @@ import pytest
 
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
-from cordwood.format.legacy import build_legacy_wrapper
+from cordwood.format.legacy import LegacyBatch, build_legacy_wrapper
 from cordwood.format.record_batch import Record, build_batch, parse_batch
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import OversizedRecordError
@@ -60,7 +60,7 @@ def read(data: bytes) -> str:
     batch = parse_batch(data)
     assert batch is not None
     try:
-        if batch.magic == 2:
+        if not isinstance(batch, LegacyBatch):
             return str(len(list(batch.iter_records(record_bytes_max=BOUND))))
         return str(len(batch.records(record_bytes_max=BOUND)))
     except OversizedRecordError:
