@@ -31,7 +31,7 @@ def text_of(version: str) -> str:
 
 
 def layout(message: MessageSchema, version: int) -> tuple[object, ...]:
-    """What is read and written in a version: each field, and the form of the message."""
+    """Returns each field that is read and written in a version, and the form of the message."""
     return (version in message.flexible, *_layout(message.fields, message.name, version))
 
 

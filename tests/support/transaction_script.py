@@ -428,6 +428,7 @@ class TransactionScript:
             for index in chance.sample((0, 0, 0, 1, 1, 2), chance.randint(1, 2))
         ]
         topics = chance.sample(("red", "blue", "big", "missing"), chance.randint(1, 2))
+        ids = self._topic_ids
         values = {
             "transactional_id": client.transactional_id,
             "group_id": group,
@@ -437,11 +438,7 @@ class TransactionScript:
             "member_id": member,
             "group_instance_id": instance,
             "topics": [
-                {
-                    "name": name,
-                    "topic_id": self._topic_ids.get(name, _NO_TOPIC),
-                    "partitions": partitions,
-                }
+                {"name": name, "topic_id": ids.get(name, _NO_TOPIC), "partitions": partitions}
                 for name in topics
             ],
         }
