@@ -409,8 +409,7 @@ class TransactionScript:
         client, chance = self._client(), self._random
         producer = self._producer(client)
         group = chance.choice((*GROUPS, *GROUPS, "" if self._maybe(0.2) else CONSUMER))
-        versions = (0, 4) if self._version == 0 else (0, 6)
-        version = self._served(*versions)
+        version = self._served(0, 4 if self._version == 0 else 6)
         if version < 5 and not client.groups and self._maybe(0.6):
             return self._add_offsets(client)
         if version < 5 and client.groups and self._maybe(0.8):
