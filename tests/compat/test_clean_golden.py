@@ -12,6 +12,7 @@ import pytest
 from support.clean import digest_tree, run_clean
 from support.compare import compare_log_dirs, partition_names
 from support.golden import Golden
+from support.kafka_programs import KAFKA_4_4, KAFKA_VERSIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
 
@@ -50,12 +51,26 @@ def test_second_run_with_the_same_now_changes_no_byte(
 
 @pytest.mark.nightly
 @pytest.mark.rotated
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("kafka_4_4_jars")
 def test_golden_directories_made_anew_agree_with_kafka(
-    tmp_path: Path, copy_of: Callable[[Path], Path], seed: int
+    tmp_path: Path, copy_of: Callable[[Path], Path], seed: int, version: str
 ) -> None:
-    out = tmp_path / "golden"
-    generator = [sys.executable, str(ROOT / "tools" / "make_golden.py")]
+    made_anew_agrees(tmp_path / "golden", copy_of, seed=seed, version=version)
+
+
+@pytest.mark.usefixtures("kafka_4_4_jars")
+def test_a_golden_directory_of_kafka_4_4_agrees_with_it(
+    tmp_path: Path, copy_of: Callable[[Path], Path]
+) -> None:
+    made_anew_agrees(tmp_path / "golden", copy_of, seed=4, version=KAFKA_4_4)
+
+
+def made_anew_agrees(
+    out: Path, copy_of: Callable[[Path], Path], *, seed: int, version: str
+) -> None:
+    generator = [sys.executable, str(ROOT / "tools" / "make_golden.py"), "--kafka", version]
     subprocess.run([*generator, "--seed", str(seed), "--out", str(out)], check=True, timeout=900)
     golden = Golden.read(out)
     for suffix, now_ms in (("", golden.cleaned_at_ms), ("-2", golden.cleaned_at_2_ms)):

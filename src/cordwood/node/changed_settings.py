@@ -64,6 +64,7 @@ def follow_settings(broker: Broker, cleaner: LogCleaner, server: Server) -> None
         logs.verify_transactions(is_enabled=is_enabled)
 
     logs.context.setting_origins = broker.configs.topic_origins
+    logs.context.metadata_version = lambda: broker.metadata.image.metadata_version
     for keys, change in (
         (_VERIFICATION_KEYS, verification),
         (_CLEANER_KEYS, cleaning),

@@ -197,6 +197,7 @@ def summary_of(
         named_topics=settings.named_topics,
         directory_limits=DirectoryLimits.of(settings.broker),
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        metadata_version=settings.metadata_version,
         dry_run=True,
     )
     found = survey(request, clock=clock)

@@ -43,6 +43,7 @@ class Settings:
     `named_topics` are the topics that options name, by the option that does. `replicas` gives the
     brokers that have a partition, by the metadata log, none where there is no such log. `newer`
     says how the metadata log is one of a newer Kafka than is known; empty if it is not.
+    `metadata_version` is the cluster's level, 0 where there is no metadata log.
     """
 
     resolve: Callable[[str], Resolved | None]
@@ -51,6 +52,7 @@ class Settings:
     named_topics: Mapping[str, tuple[str, ...]]
     replicas: Callable[[TopicPartition], Sequence[int]]
     newer: str = ""
+    metadata_version: int = 0
 
     def require_known(self) -> None:
         """Refuses to change anything by settings that may not be all.
@@ -117,6 +119,7 @@ def read_settings(options: SettingOptions) -> Settings:
         },
         replicas=partial(_replicas, metadata),
         newer=newer,
+        metadata_version=0 if metadata is None else metadata.metadata_version,
     )
 
 

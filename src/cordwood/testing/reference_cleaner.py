@@ -73,6 +73,7 @@ class ReferenceRound:
     directory: Path
     first_dirty: int
     first_uncleanable: int
+    retained_end: int
     groups: tuple[tuple[int, ...], ...]
     rules: RecordRules
     index_interval_bytes: int
@@ -97,6 +98,7 @@ class ReferenceRound:
             directory=Path(compaction.directory),
             first_dirty=compaction.first_dirty,
             first_uncleanable=compaction.first_uncleanable,
+            retained_end=compaction.retained_end,
             groups=compaction.groups[compaction.groups_done :],
             rules=compaction.rules,
             index_interval_bytes=compaction.index_interval_bytes,
@@ -556,7 +558,7 @@ class ReferenceCleaner:
             is_control=header.is_control,
         ):
             return True
-        return header.next_offset == self._round.first_uncleanable
+        return header.next_offset == self._round.retained_end
 
     def _write_rebuilt(
         self, batch: RecordBatch, kept: list[Record], horizon: int | None, written: _Written

@@ -110,6 +110,7 @@ class _Noted:
             self._high_watermark = log.high_watermark
             self._last_stable_offset = log.last_stable_offset
             self._holds = log.holds
+            self._metadata_version = log.context.metadata_version()
             self._fs = log.context.fs
 
     def view(self, cleaner_checkpoint: int | None) -> LogView:
@@ -124,6 +125,7 @@ class _Noted:
             cleaner_checkpoint=cleaner_checkpoint,
             config=self._config,
             holds=self._holds,
+            metadata_version=self._metadata_version,
         )
 
 

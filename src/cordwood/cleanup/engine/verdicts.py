@@ -41,7 +41,7 @@ class BatchRules:
 
     def __init__(self, compaction: LogCompaction, source: SegmentSource) -> None:
         self._rules = compaction.rules
-        self._end = compaction.first_uncleanable
+        self._retained_end = compaction.retained_end
         self._source = source
         producers = sorted(compaction.producers, key=lambda p: p.producer_id)
         self._ids = np.array([p.producer_id for p in producers], dtype=np.int64)
@@ -151,7 +151,7 @@ class BatchRules:
         self, table: Ints, control: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
         lasts = table[:, rows_of.LAST_OFFSET]
-        must: npt.NDArray[np.bool_] = lasts + 1 == self._end
+        must: npt.NDArray[np.bool_] = lasts + 1 == self._retained_end
         if len(self._ids):
             ids = table[:, rows_of.PRODUCER_ID]
             at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)

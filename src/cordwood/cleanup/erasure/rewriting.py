@@ -28,6 +28,7 @@ def compaction_without(
     plan = CompactionPlan(
         first_dirty=0,
         first_uncleanable=captured.view.log_end_offset,
+        retained_end=captured.view.log_end_offset,
         segments=tuple(source.base_offset for source in touched),
         groups=tuple((source.base_offset,) for source in touched),
         legacy_horizon_ms=0,

@@ -126,6 +126,7 @@ def rewrite_stray(
         rules=RecordRules(now_ms=0),
         first_dirty=0,
         first_uncleanable=_OFFSET_MAX,
+        retained_end=_OFFSET_MAX,
         index_interval_bytes=_INDEX_INTERVAL_BYTES,
         segment_bytes=SEGMENT_BYTES_MAX,
         segments=(source,),

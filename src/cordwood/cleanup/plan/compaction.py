@@ -12,6 +12,8 @@ from cordwood.cleanup.rules.log_view import CleanedSegment, LogView
 from cordwood.cleanup.rules.versions import VersionRule
 
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
+_LEVEL_OF_4_4 = 31
+"""The level of metadata.version 4.4-IV0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +23,13 @@ class CompactionPlan:
     From `first_dirty` on, keys are indexed: from the first dirty offset, or, where records have
     versions, from the log start, since a clean record may have a higher version than a dirty one.
     `groups` holds the base offsets of the segments of each group, ascending; `segments` those of
-    all that are read. `legacy_horizon_ms` is the horizon for tombstones of magic 0 and 1.
+    all that are read. A batch that ends at `retained_end`, exclusive, keeps at least its header.
+    `legacy_horizon_ms` is the horizon for tombstones of magic 0 and 1.
     """
 
     first_dirty: int
     first_uncleanable: int
+    retained_end: int
     segments: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
     legacy_horizon_ms: int
@@ -44,10 +48,22 @@ def plan_compaction(view: LogView, cleanable: Cleanable) -> CompactionPlan:
     return CompactionPlan(
         first_dirty=view.log_start_offset if versions else cleanable.first_dirty,
         first_uncleanable=end,
+        retained_end=_retained_end(view, end),
         segments=tuple(s.base_offset for s in segments),
         groups=tuple(tuple(group) for group in groups),
         legacy_horizon_ms=clean[-1].modified_ms - view.config.delete_retention_ms if clean else 0,
     )
+
+
+def _retained_end(view: LogView, end: int) -> int:
+    """The end of the batch whose header is kept so that offsets continue, exclusive.
+
+    Kafka 4.3 keeps that of the last batch of the dirty section, 4.4 of the last one below the high
+    watermark. A cluster may be of either until its level is one of 4.4.
+
+    Source: org.apache.kafka.storage.internals.log.Cleaner.cleanInto (4.3.0, 4.4.0).
+    """
+    return view.high_watermark if view.metadata_version >= _LEVEL_OF_4_4 else end
 
 
 def _read_for(segments: list[CleanedSegment], due: tuple[int, ...]) -> list[CleanedSegment]:

@@ -33,7 +33,8 @@ class LogCompaction:
     `rules` judge records. `segments` are those that are read, ascending: those of [0, first
     uncleanable offset), or fewer if only some are rewritten; `groups` are the base offsets of those
     that are, a tuple a group. Groups before `groups_done` are in place already, and `before` is the
-    state of the transactions behind them. A task refuses a batch that takes more than
+    state of the transactions behind them. A batch that ends at `retained_end`, exclusive, keeps at
+    least its header. A task refuses a batch that takes more than
     `batch_bytes_max` of memory, and a record of a compressed batch of more than `record_bytes_max`.
 
     With `erased`, ascending ranges of offsets (first and last, inclusive), records are not selected
@@ -51,6 +52,7 @@ class LogCompaction:
     rules: RecordRules
     first_dirty: int
     first_uncleanable: int
+    retained_end: int
     index_interval_bytes: int
     segment_bytes: int
     segments: tuple[SegmentSource, ...]
@@ -170,6 +172,7 @@ class LogCompaction:
         That has more fields, and for `attempt` a text.
         """
         known = {each.name for each in fields(cls)}
+        value = {"retained_end": value["first_uncleanable"], **value}
         attempt = value.get("attempt")
         return cls(
             **{name: each for name, each in value.items() if name in known}
@@ -212,6 +215,7 @@ def prepare_compaction(
         rules=RecordRules.of(config, now_ms=now_ms, legacy_horizon_ms=plan.legacy_horizon_ms),
         first_dirty=plan.first_dirty,
         first_uncleanable=plan.first_uncleanable,
+        retained_end=plan.retained_end,
         index_interval_bytes=config.index_interval_bytes,
         segment_bytes=config.segment_bytes,
         segments=tuple(s for s in captured.sources if s.base_offset in read),

@@ -60,11 +60,11 @@ class CleanRequest:
 
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
     for all. `named_topics` are topics that have settings of their own, by the option that gives
-    them. Removed files are moved to `trash`, or deleted if it is None. Logs are compacted in
-    `order`, each within `limits`. With `measured`, a dry run executes
-    compactions without writing anything, and reports the sizes that a cleaning would leave. With
-    `compared_with`, which gives settings as `resolve` does, views hold what is needed to plan under
-    these, too.
+    them. `metadata_version` is the cluster's level, 0 if unknown. Removed files are moved to
+    `trash`, or deleted if it is None. Logs are compacted in `order`, each within `limits`. With
+    `measured`, a dry run executes compactions without writing anything, and reports the sizes that
+    a cleaning would leave. With `compared_with`, which gives settings as `resolve` does, views hold
+    what is needed to plan under these, too.
     """
 
     log_dirs: tuple[Path, ...]
@@ -74,6 +74,7 @@ class CleanRequest:
     named_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     directory_limits: DirectoryLimits = field(default_factory=DirectoryLimits)
     producer_expiration_ms: int = 86_400_000
+    metadata_version: int = 0
     order: CleaningOrder = CleaningOrder.RATIO
     dry_run: bool = False
     measured: bool = False

@@ -159,7 +159,8 @@ class LogView:
     holds: while there is one, nothing of the partition is removed. `consumed` is what
     was known of the offsets that groups have committed, those of cordwood.retention.groups at
     least. `settled_ms` is when a cleaning of due segments has last shown which markers must stay
-    although their delete horizon has passed (ms), -1 if there was none.
+    although their delete horizon has passed (ms), -1 if there was none. `metadata_version` is the
+    cluster's level, 0 if unknown: of which Kafka the cleaner is.
 
     Invariant: segments ascend by base offset; there is at least one, the last is active.
     """
@@ -175,6 +176,7 @@ class LogView:
     holds: tuple[str, ...] = ()
     consumed: Consumed = NOTHING_KNOWN
     settled_ms: int = -1
+    metadata_version: int = 0
 
     @property
     def active(self) -> CleanedSegment:

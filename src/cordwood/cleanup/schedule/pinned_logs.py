@@ -87,6 +87,7 @@ class PinnedLogs:
             remover=remover,
             only_reads=request.dry_run,
             producer_expiration_ms=request.producer_expiration_ms,
+            metadata_version=request.metadata_version,
             trash=self.trash,
             compared_with=request.compared_config,
             warnings=self.report.warnings,

@@ -257,7 +257,7 @@ class _GroupCheck:
         """Checks the batches whose headers have to stay, with or without records."""
         table = chunk.table[rows]
         lasts = table[:, rows_of.LAST_OFFSET]
-        for row in np.flatnonzero(lasts + 1 == self._spec.compaction.first_uncleanable).tolist():
+        for row in np.flatnonzero(lasts + 1 == self._spec.compaction.retained_end).tolist():
             self._findings.add(
                 Rule.TAIL_LOST,
                 source.path,

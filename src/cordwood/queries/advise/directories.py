@@ -142,6 +142,7 @@ def advise_directories(question: AdviceQuestion) -> Advice:
         named_topics=settings.named_topics,
         directory_limits=DirectoryLimits.of(settings.broker),
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        metadata_version=settings.metadata_version,
     )
     found = survey(request, clock=clock)
     by_topic: dict[str, list[LogFacts]] = {}

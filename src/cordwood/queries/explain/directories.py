@@ -104,6 +104,7 @@ def explain_directories(question: DirectoryQuestion, reading: Reading) -> Explan
         named_topics=settings.named_topics,
         directory_limits=DirectoryLimits.of(settings.broker),
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        metadata_version=settings.metadata_version,
     )
     found = survey(request, clock=clock)
     checks = found.checks(request.applied_limits, now_ms=now_ms)

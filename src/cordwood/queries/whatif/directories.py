@@ -120,6 +120,7 @@ def _request(question: DirectoryQuestion, settings: Settings, now_ms: int) -> Cl
         named_topics=settings.named_topics,
         directory_limits=DirectoryLimits.of(settings.broker),
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        metadata_version=settings.metadata_version,
         dry_run=True,
     )
 

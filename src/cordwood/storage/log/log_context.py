@@ -54,7 +54,8 @@ class LogContext:
     """Clock, rng, open files, delayed tasks, failed directories, legal holds, counters.
 
     `producer_id_expiration_ms`, `max_transaction_timeout_ms` and `verify_transactions`
-    (transaction.partition.verification.enable) are the broker's settings.
+    (transaction.partition.verification.enable) are the broker's settings; `metadata_version` gives
+    the cluster's level, 0 where it is not known: any thread may call it.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class LogContext:
         producer_id_expiration_ms: int = 86_400_000,
         max_transaction_timeout_ms: int = 900_000,
         verify_transactions: bool = True,
+        metadata_version: Callable[[], int] = lambda: 0,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.rng: Rng = rng or SystemRng()
@@ -82,6 +84,7 @@ class LogContext:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
         self.verify_transactions = verify_transactions
+        self.metadata_version = metadata_version
         self.log_start_moved: Callable[[TopicPartition], object] = lambda _: None
         """Called when the log start offset of a log has grown, with the log locked."""
 

@@ -195,6 +195,7 @@ def clean_command(
         named_topics=settings.named_topics,
         directory_limits=DirectoryLimits.of(settings.broker),
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        metadata_version=settings.metadata_version,
         order=CleaningOrder(settings.broker.cordwood_cleaner_order),
         dry_run=dry_run,
         measured=exact,

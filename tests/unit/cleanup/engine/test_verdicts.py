@@ -103,6 +103,7 @@ def _compaction(producers: tuple[LastRecord, ...], upper_bound: int) -> LogCompa
         rules=RecordRules(now_ms=NOW_MS, delete_retention_ms=RETENTION_MS),
         first_dirty=0,
         first_uncleanable=upper_bound,
+        retained_end=upper_bound,
         index_interval_bytes=4096,
         segment_bytes=1 << 20,
         segments=(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,6 +122,23 @@ def test_plan_covers_the_clean_section_and_leaves_out_what_is_uncleanable() -> N
     assert plan.groups == ((0, 10, 20, 30, 40),)
     assert plan.legacy_horizon_ms == 6_500
     assert plan_compaction(log_of(TEN), replace(cleanable, first_dirty=0)).legacy_horizon_ms == 0
+
+
+@pytest.mark.parametrize(("level", "end"), [(0, 50), (30, 50), (31, 70), (33, 70)])
+def test_the_header_that_continues_offsets_is_the_one_that_kafka_of_that_level_keeps(
+    level: int, end: int
+) -> None:
+    cleanable = Cleanable(
+        first_dirty=30,
+        first_uncleanable=50,
+        clean_bytes=0,
+        cleanable_bytes=0,
+        ratio=1,
+        delay_ms=0,
+        blocker=None,
+    )
+    log = replace(log_of(TEN), high_watermark=70, metadata_version=level)
+    assert plan_compaction(log, cleanable).retained_end == end
 
 
 @given(

@@ -98,6 +98,7 @@ def load_offline_log(
     clean_shutdown: bool,
     producer_expiration_ms: int,
     now_ms: int,
+    metadata_version: int = 0,
     is_in_use: bool = False,
     fs: FileSystem = OS,
 ) -> OfflineLog:
@@ -114,6 +115,7 @@ def load_offline_log(
         clean_shutdown: the broker stopped in good order.
         producer_expiration_ms: producer.id.expiration.ms.
         now_ms: for the expiry of producers.
+        metadata_version: the cluster's level, 0 if unknown.
         is_in_use: a broker has the directory open: see `LoadRequest`.
         fs: where the directory lies.
 
@@ -141,6 +143,7 @@ def load_offline_log(
                 resources=ResourceCache(OverlayFileSystem(fs)),
                 failures=RaisedFailures(clock),
                 producer_id_expiration_ms=producer_expiration_ms,
+                metadata_version=lambda: metadata_version,
             ),
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,

@@ -22,6 +22,7 @@ class OfflineRun:
 
     `remover` removes old segments meanwhile; they are moved to `trash` if there is one. `groups`
     have the committed offsets of the directories, `in_use` are those that another process uses.
+    `metadata_version` is the cluster's level, 0 if unknown.
     `compared_with` gives a topic's settings for which views are to be sufficient, too. Warnings of
     log directories are added to `warnings`, each once.
     """
@@ -31,6 +32,7 @@ class OfflineRun:
     remover: Executor
     only_reads: bool = False
     producer_expiration_ms: int = NEVER_MS
+    metadata_version: int = 0
     trash: Trash | None = None
     groups: OfflineGroups = field(default_factory=OfflineGroups)
     in_use: list[InUse] = field(default_factory=list)

@@ -125,6 +125,7 @@ class StoppedLog(OwnedLog):
             checkpoints=checkpoints,
             clean_shutdown=self.is_whole,
             producer_expiration_ms=run.producer_expiration_ms,
+            metadata_version=run.metadata_version,
             now_ms=run.now_ms,
             is_in_use=str(self.log_dir) in {each.log_dir for each in run.in_use},
         )

@@ -29,6 +29,7 @@ def compaction_of(name: str, size_bytes: int) -> LogCompaction:
         rules=RecordRules(now_ms=0),
         first_dirty=0,
         first_uncleanable=1,
+        retained_end=1,
         index_interval_bytes=4096,
         segment_bytes=1 << 20,
         segments=(source,),
