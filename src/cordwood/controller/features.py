@@ -21,7 +21,6 @@ from cordwood.metadata.feature_levels import (
     KNOWN_FEATURES,
     KRAFT_VERSION,
     METADATA_VERSION,
-    SUPPORTED_FEATURES,
 )
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.records import ApiRecord, Records, config_record, feature_record, has_elr
@@ -107,7 +106,7 @@ def _require_possible(view: ClusterView, node_id: int, update: FeatureUpdate, cu
 
 
 def _require_supported(view: ClusterView, node_id: int, update: FeatureUpdate) -> None:
-    checks = [(f"Local controller {node_id}", SUPPORTED_FEATURES.get(update.name, (0, 0)))]
+    checks = [(f"Local controller {node_id}", KNOWN_FEATURES.get(update.name, (0, 0)))]
     checks += [
         (f"Broker {broker.broker_id}", broker.features.get(update.name, (0, 0)))
         for broker in view.image.brokers.values()

@@ -20,7 +20,7 @@ from cordwood.controller.record_values import require_endpoints, require_feature
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.delta import ImageDelta
-from cordwood.metadata.feature_levels import METADATA_VERSION, SUPPORTED_FEATURES
+from cordwood.metadata.feature_levels import KNOWN_FEATURES, METADATA_VERSION
 from cordwood.metadata.image import (
     BrokerImage,
     ControllerImage,
@@ -93,7 +93,7 @@ def registering_controller(view: ClusterView, registration: ControllerRegistrati
         zk_migration_ready=False,
         # The last of a name, at the place of the first: those of a java.util.LinkedHashMap.
         endpoints=tuple({each.name: each for each in registration.endpoints}.values()),
-        features=SUPPORTED_FEATURES,
+        features=KNOWN_FEATURES,
     )
     return [register_controller_record(controller)]
 

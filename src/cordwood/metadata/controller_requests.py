@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.format.java_map import spread_hash
-from cordwood.metadata.feature_levels import SUPPORTED_FEATURES
+from cordwood.metadata.feature_levels import KNOWN_FEATURES
 from cordwood.metadata.image import Endpoint, QuotaEntity
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -38,7 +38,7 @@ class BrokerRegistration:
     cordoned_log_dirs: tuple[uuid.UUID, ...] = ()
     rack: str | None = None
     previous_broker_epoch: int = -1
-    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SUPPORTED_FEATURES)
+    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: KNOWN_FEATURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 
 #: The lowest and the highest level of each feature, both inclusive, as Kafka 4.4 has them: levels
-#: that the metadata log of a directory may have.
+#: that the metadata log of a directory may have, and that a controller finalizes.
 KNOWN_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "metadata.version": (7, 33),
     "kraft.version": (0, 1),
@@ -23,7 +23,8 @@ KNOWN_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "transaction.version": (0, 2),
 }
 
-#: Features supported above level 0: the broker registers with them and advertises them.
+#: Features supported above level 0, which the broker advertises. It registers with all that Kafka
+#: knows: a cluster may have finalized them.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     name: KNOWN_FEATURES[name]
     for name in (

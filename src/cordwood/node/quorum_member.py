@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -21,7 +20,6 @@ from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
-from cordwood.metadata.feature_levels import KNOWN_FEATURES
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.metadata.quorum.follower import QuorumFollower
@@ -172,7 +170,7 @@ class QuorumMember(ClusterMember):
         assert self._loader is not None, "connected"
         settings, loader = self._settings, self._loader
         membership = self._membership = QuorumMembership(
-            replace(registration, features=KNOWN_FEATURES),
+            registration,
             self._heartbeats,
             cluster_id=self._cluster_id,
             metadata_offset=lambda: loader.published_offset - 1,

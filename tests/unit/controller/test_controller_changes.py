@@ -291,7 +291,7 @@ class TestFeatures:
         requests_to(controller).update_features([FeatureUpdate(ELR, 1)])
         assert controller.image.features[ELR] == 1
 
-    def test_levels_of_a_directory_that_are_not_served_can_be_lowered_only(
+    def test_levels_that_are_not_served_are_changed_and_not_shown_to_clients(
         self, tmp_path: Path
     ) -> None:
         levels = {"metadata.version": 30, "group.version": 1, "share.version": 1}
@@ -304,13 +304,15 @@ class TestFeatures:
             "group.version": 1,
             "kraft.version": 1,
         }
-        for update in (FeatureUpdate("share.version", 1), FeatureUpdate("streams.version", 1)):
-            with pytest.raises(InvalidUpdateVersionError, match="does not support this feature"):
-                requests_to(controller).update_features([update])
+        levels |= {"metadata.version": 33, "share.version": 2, "streams.version": 1}
+        requests_to(controller).update_features(
+            [FeatureUpdate(name, level) for name, level in levels.items()]
+        )
+        assert controller.image.features == levels
+        cache.on_metadata_update(MetadataUpdate(before=None, after=controller.image))
+        assert cache.finalized_features().keys().isdisjoint({"share.version", "streams.version"})
         requests_to(controller).update_features([FeatureUpdate("share.version", 0, 2)])
-        assert controller.image.features == {"metadata.version": 30, "group.version": 1}
-        requests_to(controller).update_features([FeatureUpdate("transaction.version", 2)])
-        assert controller.image.features["transaction.version"] == 2
+        assert "share.version" not in controller.image.features
 
     def test_with_eligible_leader_replicas_brokers_lose_their_own_min_insync_replicas(
         self, controller: Controller
@@ -338,7 +340,7 @@ class TestFeatures:
             ),
             ((ELR, 0, 9), "The controller does not support the given upgrade type."),
             ((ELR, 2, 1), "Local controller 1 only supports versions 0-1"),
-            (("share.version", 1, 1), "Local controller 1 does not support this feature."),
+            (("share.version", 3, 1), "Local controller 1 only supports versions 0-2"),
             (("nope", 1, 1), "Local controller 1 does not support this feature."),
             (("nope", 0, 1), "Feature nope not found."),
             (("kraft.version", 0, 2), "Can't downgrade the version of this feature."),

@@ -40,14 +40,26 @@ class _TopicKey(NamedTuple):
 class _Answer:
     """The error of each partition of the response, in Kafka's order: refused ones come first.
 
-    A partition that is named twice is answered twice.
+    A partition that is named twice is answered twice; so is a topic, where nothing was refused
+    before.
     """
 
     def __init__(self) -> None:
-        self._topics: dict[_TopicKey, list[tuple[int, int]]] = {}
+        self._topics: list[tuple[_TopicKey, list[tuple[int, int]]]] = []
+        self._last: dict[_TopicKey, list[tuple[int, int]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._topics)
+
+    def begin(self, topic: _TopicKey) -> None:
+        """Gives the topic an entry of its own, to which its next partitions go."""
+        partitions = self._last[topic] = []
+        self._topics.append((topic, partitions))
 
     def put(self, topic: _TopicKey, partition: int, code: int) -> None:
-        self._topics.setdefault(topic, []).append((partition, int(code)))
+        if topic not in self._last:
+            self.begin(topic)
+        self._last[topic].append((partition, int(code)))
 
     def response(self, version: int) -> TxnOffsetCommitResponse:
         return TxnOffsetCommitResponse(
@@ -62,7 +74,7 @@ class _Answer:
                         for index, code in in_steps(partitions, every=16)
                     ],
                 )
-                for topic, partitions in self._topics.items()
+                for topic, partitions in self._topics
             ]
         )
 
@@ -164,7 +176,10 @@ async def _commit(
         committed = CoordinatorAnswer[int](broker.thread)
         broker.groups.commit(question, committed)
         code = await committed.value()
+    is_merged = bool(answer)
     for key, topic in topics:
+        if not is_merged:
+            answer.begin(key)
         for each in in_steps(topic.partitions, every=64):
             is_long = not code and broker.groups.is_metadata_too_long(each.metadata)
             answer.put(

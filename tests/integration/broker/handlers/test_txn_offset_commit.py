@@ -125,6 +125,30 @@ def test_what_cannot_be_committed_is_answered_beside_what_can(wire: TransactionC
     assert wire.committed("beside", "t", 0) == 2
 
 
+def test_a_topic_that_is_named_twice_is_answered_twice_where_nothing_was_refused(
+    wire: TransactionClient,
+) -> None:
+    producer = wire.producer("twice")
+
+    def answered(*named: tuple[str, int]) -> list[tuple[str, list[tuple[int, str]]]]:
+        partition = {"committed_offset": 1, "committed_leader_epoch": -1}
+        topics = [
+            {"name": name, "partitions": [{**partition, "partition_index": index}]}
+            for name, index in named
+        ]
+        asked = {**producer.named(), "group_id": "twice", "topics": topics}
+        answer = wire.ask("txn_offset_commit", 5, asked)
+        return [
+            (topic["name"], [(each["partition_index"], each["error_code"]) for each in found])
+            for topic in answer["topics"]
+            if (found := topic["partitions"])
+        ]
+
+    assert answered(T0, ("t", 1)) == [("t", [(0, NONE)]), ("t", [(1, NONE)])]
+    missing = "unknown_topic_or_partition"
+    assert answered(T0, ("t", 9), ("t", 1)) == [("t", [(9, missing), (0, NONE), (1, NONE)])]
+
+
 def test_a_topic_id_that_is_not_there_is_answered_by_it(wire: TransactionClient) -> None:
     producer = wire.producer("by-id")
     missing, known = UUID(int=77), wire.topic_id("t")
