@@ -1,4 +1,4 @@
-"""Records what a real Kafka answers to the group APIs, for tests to compare with."""
+"""Records what a real Kafka 4.4 answers to the group APIs, for tests to compare with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from support.group_transcript import PROPERTIES, keep_transcript, transcribe
 from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_4_4
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "groups.json.xz"
 
@@ -19,7 +20,7 @@ def main() -> None:
     out = parser.parse_args().out
     with (
         tempfile.TemporaryDirectory() as root,
-        RealKafka(Path(root), properties=PROPERTIES) as kafka,
+        RealKafka(Path(root), properties=PROPERTIES, version=KAFKA_4_4) as kafka,
     ):
         kafka.start_without_cleaning()
         steps = transcribe(kafka.port)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import lzma
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from confluent_kafka.admin import NewTopic
 
@@ -22,50 +21,6 @@ from support.kafka import RealKafka
 
 _PORTS = (19092, 19093)
 _DIRECTORY = "/kafka/data"
-
-#: Settings of Kafka 4.4, which the recorded 4.3 lacks.
-_NEWER: Final = frozenset(
-    {
-        "consumer.assignor.offload.enable",
-        "errors.deadletterqueue.auto.create.topics.enable",
-        "errors.deadletterqueue.copy.record.enable",
-        "errors.deadletterqueue.group.enable",
-        "errors.deadletterqueue.topic.name",
-        "errors.deadletterqueue.topic.name.prefix",
-        "group.consumer.assignor.offload.enable",
-        "group.share.assignor.offload.enable",
-        "group.share.dlq.manager.class.name",
-        "group.streams.acceptable.recovery.lag",
-        "group.streams.assignor.offload.enable",
-        "group.streams.assignors",
-        "group.streams.max.warmup.replicas",
-        "group.streams.min.task.offset.interval.ms",
-        "group.streams.num.warmup.replicas",
-        "group.streams.rack.aware.assignment.tags",
-        "group.streams.task.offset.interval.ms",
-        "group.streams.topology.description.plugin.class",
-        "log.remote.copy.lag.bytes",
-        "log.remote.copy.lag.ms",
-        "max.decompressed.message.bytes",
-        "remote.copy.lag.bytes",
-        "remote.copy.lag.ms",
-        "sasl.oauthbearer.allow.unverified.audience",
-        "sasl.oauthbearer.allow.unverified.issuer",
-        "share.assignor.offload.enable",
-        "streams.acceptable.recovery.lag",
-        "streams.assignor.name",
-        "streams.assignor.offload.enable",
-        "streams.num.warmup.replicas",
-        "streams.rack.aware.assignment.tags",
-        "streams.task.offset.interval.ms",
-    }
-)
-#: What is said of a group's setting out of the bounds: by 4.3 with the name of one bound, by
-#: 4.4 with the values of both.
-_OUT_OF_BOUNDS: Final = re.compile(
-    r"(\S+) must be (?:(?:greater|less) than or equal to \S+"
-    r"|in the range \d+ to \d+ inclusive\.)"
-)
 
 Answers = list[tuple[str, Any]]
 """What was asked, in words, and the answer."""
@@ -110,39 +65,15 @@ class Recording:
         path.write_bytes(lzma.compress(json.dumps(kept, indent=0).encode(), preset=9))
 
 
-def differences(expected: Answers, broker: Asked, *, of_4_3: bool = True) -> list[str]:
-    """Differences between `broker`'s answers to the scenario and Kafka's, one a line.
-
-    Args:
-        expected: the answers of a Kafka.
-        broker: is asked the same.
-        of_4_3: whether that Kafka is 4.3: what 4.4 has added and says otherwise is no difference.
-    """
+def differences(expected: Answers, broker: Asked) -> list[str]:
+    """Differences between `broker`'s answers to the scenario and `expected`, one a line."""
     found: list[str] = []
-    for (what, theirs), (asked, ours) in zip(expected, play(broker), strict=True):
+    for (what, theirs), (asked, answered) in zip(expected, play(broker), strict=True):
         assert what == asked, "the recording is of another scenario"
-        known, said = theirs, json.loads(json.dumps(ours))
-        if of_4_3:
-            known, said = _without_news(known), _without_news(said)
-        if said != known:
-            found += [f"{what}: {line}" for line in _differing(known, said)]
+        ours = json.loads(json.dumps(answered))
+        if ours != theirs:
+            found += [f"{what}: {line}" for line in _differing(theirs, ours)]
     return found
-
-
-def _without_news(answer: Any) -> Any:
-    """An answer without the settings that Kafka 4.4 has added, and with one text of bounds."""
-    if isinstance(answer, dict):
-        return {key: _without_news(each) for key, each in answer.items()}
-    if isinstance(answer, list):
-        return [_without_news(each) for each in answer if not _is_new(each)]
-    return _OUT_OF_BOUNDS.sub(r"\1 is out of bounds", answer) if isinstance(answer, str) else answer
-
-
-def _is_new(entry: Any) -> bool:
-    """Whether `entry` is the description of a setting that Kafka 4.4 has added."""
-    if isinstance(entry, dict):
-        return entry.get("name") in _NEWER
-    return isinstance(entry, list) and bool(entry) and str(entry[0]) in _NEWER
 
 
 def _differing(theirs: Any, ours: Any) -> list[str]:

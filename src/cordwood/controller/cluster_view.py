@@ -112,8 +112,9 @@ class ClusterView:
         """Validates a manual replica assignment.
 
         Raises:
-            InvalidReplicaAssignmentError: the list is empty, has an unknown or duplicate broker, or
-                a different number of replicas than the topic's other partitions.
+            InvalidReplicaAssignmentError: the list is empty, has an unknown or duplicate broker, one
+                with all its log directories cordoned (4.4), or a different number of replicas than
+                the topic's other partitions.
 
         Source: ReplicationControlManager.validateManualPartitionAssignment.
         """
@@ -125,6 +126,10 @@ class ClusterView:
             if broker_id not in self.image.brokers:
                 raise InvalidReplicaAssignmentError(
                     f"{said} broker {broker_id}, but no such broker is registered."
+                )
+            if self.image.brokers[broker_id].is_cordoned:
+                raise InvalidReplicaAssignmentError(
+                    f"{said} broker {broker_id}, but all its log directories are cordoned."
                 )
             if broker_id == previous:
                 raise InvalidReplicaAssignmentError(

@@ -205,8 +205,9 @@ def create_partitions(
     """The records for new partitions, and the error of each topic that is refused.
 
     Raises:
-        PolicyViolationError: the change needs more than 10,000 records.
+        PolicyViolationError: the topics get more than 10,000 partitions in all.
     """
+    _require_additional_bounded(view, topics)
     records: Records = []
     results: list[KafkaError | None] = []
     for topic in in_steps(topics):
@@ -216,7 +217,6 @@ def create_partitions(
             results.append(error)
         else:
             results.append(None)
-        _require_bounded(records)
     return records, results
 
 
@@ -234,7 +234,6 @@ def _more_partitions(view: ClusterView, wanted: NewPartitions) -> Records:
         )
     additional = wanted.count - there
     factor = len(topic.partitions[0].replicas)
-    _require_partitions_bounded(additional)
     if wanted.assignments is None:
         added = _placed(view, additional, factor)
     else:
@@ -339,6 +338,19 @@ def restore_topic(
 def _require_partitions_bounded(count: int) -> None:
     if count > RECORDS_MAX:
         raise PolicyViolationError("Excessively large number of partitions per request.")
+
+
+def _require_additional_bounded(view: ClusterView, topics: Sequence[NewPartitions]) -> None:
+    """Source: ReplicationControlManager.validateTotalNumberOfPartitions (4.4)."""
+    additional = 0
+    for wanted in in_steps(topics):
+        topic = view.image.topics.get(wanted.topic)
+        if topic is not None:
+            additional += max(wanted.count - len(topic.partitions), 0)
+    if additional > RECORDS_MAX:
+        raise PolicyViolationError(
+            "Excessively large number of additional partitions per request."
+        )
 
 
 def _require_bounded(records: Records) -> None:

@@ -1,4 +1,4 @@
-"""Answers to config requests against those that a real Kafka 4.3 gave to the same."""
+"""Answers to config requests against those that a real Kafka 4.4 gave to the same."""
 
 from __future__ import annotations
 

@@ -227,6 +227,22 @@ def test_more_than_ten_thousand_records_are_refused_whole(controller: Controller
     assert controller.image is before
 
 
+def test_more_than_ten_thousand_additional_partitions_are_refused_whole(
+    controller: Controller,
+) -> None:
+    asked = requests_to(controller)
+    asked.create_topics([NewTopic(name="t"), NewTopic(name="u")])
+    before = controller.image
+    few = NewPartitions(topic="t", count=6_000)
+    with pytest.raises(PolicyViolationError, match="number of additional partitions per request"):
+        asked.create_partitions([few, NewPartitions(topic="u", count=5_002)])
+    assert controller.image is before
+    others = [NewPartitions(topic="u", count=-9_000), NewPartitions(topic="none", count=9_000)]
+    (first, *refused) = asked.create_partitions([few, *others], validate_only=True)
+    assert first is None
+    assert [said(each)[0] for each in refused] == [37, 3]
+
+
 def test_deleting_by_name_and_by_id(controller: Controller) -> None:
     first, second = requests_to(controller).create_topics(
         [NewTopic(name="t", configs={"retention.ms": "5"}), NewTopic(name="u")]
@@ -324,6 +340,12 @@ def test_cordoned_directories_take_no_topic(
     cordon(controller, place.ids)
     (refused,) = requests_to(controller).create_topics([NewTopic(name="t")])
     assert said(refused)[0] == 38
+    (by_hand,) = requests_to(controller).create_topics([NewTopic(name="t", assignments=[(0, [1])])])
+    assert said(by_hand) == (
+        39,
+        "The manual partition assignment includes broker 1, but all its log directories are "
+        "cordoned.",
+    )
     cordon(controller, [])
     (made,) = requests_to(controller).create_topics([NewTopic(name="t")])
     assert isinstance(made, CreatedTopic)

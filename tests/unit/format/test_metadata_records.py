@@ -50,7 +50,7 @@ def test_defaults_fill_what_is_left_out() -> None:
 
 def test_the_table_is_that_of_kafka() -> None:
     keys = {schema.key for schema in SCHEMAS.values()}
-    assert keys == set(range(29)) - {6, 13, 16}
+    assert keys == set(range(30)) - {6, 13, 16}
     assert SCHEMAS["RegisterBrokerRecord"].versions.highest == 4
     with pytest.raises(CorruptError, match="no metadata record"):
         encode_metadata_record("AccessControlRecord", 0, {})
