@@ -1,4 +1,4 @@
-"""Records what Kafka's own definitions make of values for every setting, for tests/golden.
+"""Records what the definitions of Kafka 4.4 make of values for every setting, for tests/golden.
 
 Needs a JDK, for `javac`.
 """
@@ -18,7 +18,7 @@ from cordwood.configs.table import (
     client_metrics_settings,
     group_settings,
 )
-from support.kafka_programs import kafka_jars
+from support.kafka_programs import KAFKA_4_4, kafka_jars
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "golden" / "config-values.tsv.xz"
@@ -51,9 +51,10 @@ def main() -> None:
         f"{table}\t{name}\t{value}"
         for table, keys in TABLES.items()
         for name, key in keys.items()
+        if not name.startswith("cordwood.")
         for value in dict.fromkeys(values_of(key))
     ]
-    classpath = f"{kafka_jars()}/*"
+    classpath = f"{kafka_jars(KAFKA_4_4)}/*"
     with tempfile.TemporaryDirectory() as place:
         asked = Path(place) / "values"
         asked.write_text("\n".join(lines) + "\n", encoding="utf-8")

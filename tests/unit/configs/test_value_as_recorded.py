@@ -1,4 +1,4 @@
-"""Values of every setting against what Kafka 4.3's own definitions made of them."""
+"""Values of every setting against what Kafka 4.4's own definitions made of them."""
 
 from __future__ import annotations
 
