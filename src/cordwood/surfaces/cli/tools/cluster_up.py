@@ -58,7 +58,7 @@ USAGE = Usage(
         Option("with-kafka", "How many of the brokers, the last ones, are Kafka's.", "K"),
         Option(
             "kafka-home",
-            f"The installation of Kafka 4.3 for --with-kafka. Without it, {HOME_VARIABLE}.",
+            f"The installation of Kafka 4.3 or 4.4 for --with-kafka. Without it, {HOME_VARIABLE}.",
             "DIR",
         ),
         Option("test-clock", "Use clocks that `cordwood clock --advance` advances."),
