@@ -1,4 +1,4 @@
-"""Members of both group protocols, at a real Kafka and at Cordwood: same answers, same records.
+"""Members of both group protocols, at a real Kafka 4.4 and at Cordwood: same answers and records.
 
 Kafka makes the directory with the topics, and Cordwood gets a copy: topics have the same ids, so
 that assignors, which go by the ids, give the same assignments.
@@ -19,12 +19,13 @@ from cordwood.format.record_batch import iter_batches
 from support.applied import wait_until_applied
 from support.consumer_group_script import TOPICS, Comparison, Side
 from support.kafka import poll_until
+from support.kafka_programs import KAFKA_4_4
 from support.kafka_tools import KafkaTools
 from support.side_by_side import Line, Station, kafkas_tools, own_tools, run_lines
 from support.two_brokers import TwoBrokers, make_topics
 from support.wire import Wire
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_4_4_jars")]
 
 SHORT, LONG = 500, 1500
 PROPERTIES: Mapping[str, str] = {
@@ -59,7 +60,11 @@ class Both(TwoBrokers):
 
     def __init__(self, root: Path) -> None:
         super().__init__(
-            root, properties=PROPERTIES, prepare=self._make_topics, is_ready=await_coordinator
+            root,
+            properties=PROPERTIES,
+            prepare=self._make_topics,
+            is_ready=await_coordinator,
+            version=KAFKA_4_4,
         )
         self._topic_ids: dict[str, uuid.UUID] = {}
 
@@ -152,7 +157,7 @@ MEMBERS: Final = 7
     "seed", [21, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(22, 26))]
 )
 def test_tools_of_groups_say_the_same_of_members_of_both_protocols(
-    both: Both, tools: KafkaTools, seed: int
+    both: Both, tools_4_4: KafkaTools, seed: int
 ) -> None:
     comparison = Comparison(*both.sides, seed)
     stations = [
@@ -168,7 +173,7 @@ def test_tools_of_groups_say_the_same_of_members_of_both_protocols(
             differences = comparison.run(1)
         assert not differences, "\n".join(differences)
         for station in stations:
-            run_lines(station, TOOL_LINES, kafkas_tools(tools))
+            run_lines(station, TOOL_LINES, kafkas_tools(tools_4_4))
         kafka, cordwood = stations
         own = Station("Cordwood's tools", kafka.bootstrap, kafka.logs)
         run_lines(own, TOOL_LINES, own_tools)

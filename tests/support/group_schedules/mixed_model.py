@@ -6,6 +6,7 @@ group an event may make, by the group as it was before. The rules are those of K
 - Epochs and generations rise while the group has members, also when the group changes its protocol.
 - A member comes with its own request. It goes with its own request, if another takes its instance
   id, or in time: when its session ends, or it has not joined a rebalance in time.
+- Members of the classic protocol join a consumer group, unless the policy is disabled.
 - A classic group becomes a consumer group when a member of the consumer protocol joins it, a
   consumer group a classic one when only classic members remain: if the policy allows it, and then
   always.
@@ -35,6 +36,7 @@ _FENCED: Final[Codes] = frozenset({ErrorCode.FENCED_INSTANCE_ID})
 _REBALANCING: Final[Codes] = frozenset({ErrorCode.REBALANCE_IN_PROGRESS})
 _GRANTED: Final[Codes] = frozenset({_NONE})
 _STALE: Final[Codes] = frozenset({ErrorCode.ILLEGAL_GENERATION})
+_INCONSISTENT: Final[Codes] = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 _FENCED_EPOCH: Final[Codes] = frozenset({ErrorCode.FENCED_MEMBER_EPOCH})
 
 
@@ -138,11 +140,19 @@ class MixedModel:
         self.standing: dict[str, Standing] = {}
         self.is_loaded = False
 
+    @property
+    def lets_classic_in(self) -> bool:
+        """Whether a member of the classic protocol may join."""
+        is_disabled = self.policy is MigrationPolicy.DISABLED
+        return not (is_disabled and self.view.is_consumer and self.view.members)
+
     # ---- answers
 
     def codes_of_join(self, member_id: str, instance_id: str | None) -> Codes:
         """The error codes that a JoinGroup may be answered with, now or later."""
         view, is_new = self.view, not member_id
+        if not self.lets_classic_in:
+            return _INCONSISTENT
         # It may have to wait, and in that time be removed, replaced, or the group changed.
         later = _GRANTED | _REBALANCING | _UNKNOWN | _FENCED
         if is_new:

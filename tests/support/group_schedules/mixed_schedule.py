@@ -444,7 +444,12 @@ class MixedSchedule(GroupSchedule[AnyClient]):
     def _check_rest(self) -> None:
         view = self.model.view
         may_enter = view.is_consumer or not view.is_classic or self.model.policy.upgrades
-        inside = [each for each in self._active() if isinstance(each, ClassicClient) or may_enter]
+        lets_in = self.model.lets_classic_in
+        inside = [
+            each
+            for each in self._active()
+            if (lets_in if isinstance(each, ClassicClient) else may_enter)
+        ]
         assert set(view.members) == {each.member_id for each in inside}, "members and clients"
         if inside and not view.is_consumer:
             assert view.state is GroupState.STABLE, f"the group is {view.state}"

@@ -248,6 +248,8 @@ class GroupModel:
         del self.members[member_id]
         self._forget_expressions()
         self._rise()
+        if not self.members:
+            self.assignment_epoch, self._assigned_ms = self.epoch, None
 
     def match(self, group: ConsumerGroup | None) -> None:
         """Takes over which topics expressions match, if the coordinator has matched them."""

@@ -54,7 +54,7 @@ from cordwood.coordinator.group.consumer.member_checks import require_member, re
 from cordwood.coordinator.group.consumer.rebalance import ConsumerRebalance, MemberTarget
 from cordwood.coordinator.group.consumer.records import group_records, group_tombstones
 from cordwood.coordinator.group.consumer.topics import Topics
-from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.group.settings import GroupSettings, MigrationPolicy
 from cordwood.format.group_metadata import (
     ConsumerSubscription,
     build_consumer_assignment,
@@ -92,11 +92,12 @@ class ClassicMembers:
         Raises:
             CoordinatorRequestError: the request is refused.
         """
+        self._require_migration(group)
         consumers = self._consumers
         group_id, instance_id = group.group_id, request.group_instance_id
         is_unknown = request.member_id == UNKNOWN_MEMBER_ID
         member_id = consumers.new_member_id() if is_unknown else request.member_id
-        consumers.require_capacity(group, member_id)
+        consumers.require_capacity(group, member_id, instance_id)
         if not group.supports(request.protocol_type, {each.name for each in request.protocols}):
             raise CoordinatorRequestError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -147,6 +148,22 @@ class ClassicMembers:
                 protocol_name=updated.protocols[0].name,
             ),
         )
+
+    def _require_migration(self, group: ConsumerGroup) -> None:
+        """Checks that the broker lets groups move at all.
+
+        Raises:
+            CoordinatorRequestError: INCONSISTENT_GROUP_PROTOCOL.
+
+        Source: throwIfClassicMemberCannotJoinConsumerGroup.
+        """
+        if self._settings.consumer.migration_policy is MigrationPolicy.DISABLED:
+            text = (
+                f"Cannot join the consumer group {group.group_id} with the classic protocol "
+                "because the group migration is disabled."
+            )
+            _LOG.info("%s", text)
+            raise CoordinatorRequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
 
     def _await_sync(self, group_id: str, member: ConsumerMember, request: JoinRequest) -> None:
         member_id = member.member_id
@@ -438,7 +455,7 @@ def _subscription_of(request: JoinRequest) -> ConsumerSubscription:
         return parse_consumer_subscription(request.protocols[0].metadata)
     except CorruptError as error:
         raise CoordinatorRequestError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             "Malformed embedded consumer protocol in subscription deserialization.",
         ) from error
 

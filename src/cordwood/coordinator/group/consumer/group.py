@@ -10,6 +10,7 @@ SubscriptionCount, TargetAssignmentMetadata.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from copy import copy
 from uuid import UUID
@@ -75,6 +76,7 @@ class ConsumerGroup(Group):
         self._members: SlotMap[ConsumerMember] = SlotMap()
         self._static: dict[str, str] = {}
         self._epochs: dict[UUID, dict[int, int]] = {}
+        self._votes: Counter[str] = Counter()
 
     def copy(self, change_id: int) -> ConsumerGroup:
         """A group that can be changed without changing this one."""
@@ -86,6 +88,7 @@ class ConsumerGroup(Group):
         other.target_owners = {topic: owners.copy() for topic, owners in self.target_owners.items()}
         other._members = self._members.copy()
         other._static = self._static.copy()
+        other._votes = self._votes.copy()
         other._epochs = {topic: epochs.copy() for topic, epochs in self._epochs.items()}
         return other
 
@@ -110,6 +113,8 @@ class ConsumerGroup(Group):
         assert counted.regexes == self.subscriptions.regexes, self.subscriptions.regexes
         static = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
         assert static == self._static, (self.group_id, static, self._static)
+        votes = Counter(m.assignor for m in members if m.assignor is not None)
+        assert votes == self._votes, (self.group_id, votes, self._votes)
         classic_count = sum(member.uses_classic_protocol for member in members)
         assert classic_count == self.classic_count, (classic_count, self.classic_count)
         assert self.assignment_epoch <= self.epoch, (self.assignment_epoch, self.epoch)
@@ -212,7 +217,7 @@ class ConsumerGroup(Group):
 
         Source: ConsumerGroup.preferredServerAssignor.
         """
-        votes = self._votes()
+        votes = self._votes_in_order()
         return max(votes, key=votes.__getitem__, default=None)
 
     def preferred_assignor_after(self, gone: ConsumerMember, come: ConsumerMember) -> str | None:
@@ -222,7 +227,7 @@ class ConsumerGroup(Group):
 
         Source: ConsumerGroup.computePreferredServerAssignor.
         """
-        before = self._votes()
+        before = self._votes_in_order()
         votes: JavaHashMap[str, int] = JavaHashMap(capacity_for(len(before)) if before else 16)
         for name, count in before.items():
             votes.put(name, count)
@@ -235,10 +240,9 @@ class ConsumerGroup(Group):
             votes.put(come.assignor, known + 1)
         return max(votes, key=votes.__getitem__, default=None)
 
-    def _votes(self) -> dict[str, int]:
+    def _votes_in_order(self) -> dict[str, int]:
         """The number of members that ask for each assignor, in the order of Kafka's table."""
-        names = [each.assignor for each in self.members() if each.assignor is not None]
-        return {name: names.count(name) for name in sorted(set(names), key=_assignor_slot)}
+        return {name: self._votes[name] for name in sorted(self._votes, key=_assignor_slot)}
 
     def is_waiting_for_others(self, member: ConsumerMember) -> bool:
         """Whether another member has still to give up a partition that a member is to have.
@@ -345,11 +349,14 @@ class ConsumerGroup(Group):
 
         Source: ConsumerGroup.updateMember.
         """
-        self._count(self._members.get(member.member_id), -1)
+        before = self._members.get(member.member_id)
+        self._count(before, -1)
         self._members.put(member.member_id, member)
         self._count(member, 1)
         for assignment in (member.assigned, member.revoking):
             self._add_epochs(assignment, member.member_epoch)
+        if before is not None and before.instance_id is not None:
+            self._static.pop(before.instance_id, None)
         if member.instance_id is not None:
             self._static[member.instance_id] = member.member_id
 
@@ -365,6 +372,10 @@ class ConsumerGroup(Group):
             return
         self.subscriptions.count_member(member, by)
         self.classic_count += by * member.uses_classic_protocol
+        if member.assignor is not None:
+            self._votes[member.assignor] += by
+            if not self._votes[member.assignor]:
+                del self._votes[member.assignor]
         if by < 0:
             for assignment in (member.assigned, member.revoking):
                 self._remove_epochs(assignment, member.member_epoch)

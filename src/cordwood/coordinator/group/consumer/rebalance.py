@@ -4,7 +4,7 @@ A function reads the group, and collects records, timers and an answer in a `Cha
 change the group when they are replayed.
 
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager, the part of consumer groups
-(4.3.0); KIP-848.
+(4.4.0); KIP-848.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from cordwood.coordinator.group.consumer.records import (
     member_record,
     member_tombstones,
     regex_record,
+    target_epoch_record,
     target_record,
     tombstone,
 )
@@ -99,7 +100,7 @@ class ConsumerRebalance:
         Source: GroupMetadataManager.consumerGroupHeartbeat.
         """
         group_id = group.group_id
-        self.require_capacity(group, request.member_id)
+        self.require_capacity(group, request.member_id, request.instance_id)
         member_id = request.member_id or self._unique_id()
         request = replace(request, member_id=member_id)
         member = self._member_for(group, request)
@@ -108,7 +109,12 @@ class ConsumerRebalance:
         regex = self.regexes.update(group, member, updated, request.may_describe)
         changed = names_changed or regex.has_changed
         epoch, subscriptions = self.refresh(
-            group, member, updated, is_bumped=names_changed or regex.is_resolved
+            group,
+            member,
+            updated,
+            is_bumped=names_changed
+            or regex.is_resolved
+            or self._has_assignor_changed(group, member, updated),
         )
         goal = self.update_target(group, member, updated, epoch, subscriptions)
         updated = self.reconcile(
@@ -129,12 +135,18 @@ class ConsumerRebalance:
             assignment=_assignment_of(updated.assigned) if is_told else None,
         )
 
-    def require_capacity(self, group: ConsumerGroup, member_id: str) -> None:
-        """Checks that a group is not full.
+    def require_capacity(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None
+    ) -> None:
+        """Checks that a group has a place for a member; a known instance id has one.
 
         Raises:
             CoordinatorRequestError: GROUP_MAX_SIZE_REACHED.
+
+        Source: throwIfConsumerGroupIsFull.
         """
+        if group.static_member_id(instance_id) is not None:
+            return
         most = self.settings.max_size
         if len(group) >= most and (not member_id or member_id not in group):
             raise CoordinatorRequestError(
@@ -218,6 +230,22 @@ class ConsumerRebalance:
             return False
         self._change.write(member_record(group_id, updated))
         return updated.topics != member.topics
+
+    def _has_assignor_changed(
+        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
+    ) -> bool:
+        """Whether the group's assignor is another one with the changed member.
+
+        Both are the first of as many votes, in tables of different order: where one member asks
+        for one assignor and one for another, the heartbeats of one of them raise the epoch.
+
+        Source: hasPreferredServerAssignorChanged.
+        """
+        if member.assignor is None and updated.assignor is None:
+            return False
+        default = self.settings.assignors[0]
+        before = group.preferred_assignor or default
+        return before != (group.preferred_assignor_after(member, updated) or default)
 
     def refresh(
         self,
@@ -373,7 +401,11 @@ class ConsumerRebalance:
                 if resolved is not None:
                     subscriptions.count_resolved(resolved.topics, -1)
         metadata_hash = group.hash_of(subscriptions, self.topics)
-        self._write_epoch(group, group.epoch + 1, metadata_hash)
+        epoch = group.epoch + 1
+        self._write_epoch(group, epoch, metadata_hash)
+        if len(members) == len(group):
+            # Nobody is left to whom anything could be assigned.
+            self._change.write(target_epoch_record(group_id, epoch, 0))
         for member in members:
             self.timers.cancel_all(group_id, member.member_id)
 

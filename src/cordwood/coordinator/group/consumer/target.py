@@ -66,9 +66,14 @@ def new_target(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"Failed to compute a new target assignment for epoch {epoch}: {error}",
         ) from error
+    replaced = group.static_member_id(updated.instance_id)
+    targets = dict(group.targets)
+    if replaced in targets:
+        # The member in its place has got its target assignment already.
+        targets[updated.member_id] = targets[replaced]
     records = []
     for member_id in members:
-        before = group.targets.get(member_id)
+        before = targets.get(member_id)
         target = assigned.get(member_id, {})
         if before is None or not are_equal(before, target):
             records.append(target_record(group.group_id, member_id, target))
@@ -79,27 +84,20 @@ def new_target(
 def _specs(
     group: ConsumerGroup, updated: ConsumerMember, topics: Topics
 ) -> JavaHashMap[str, MemberSpec]:
-    """The subscription of each member, for the assignor.
+    """The subscription of each member, for the assignor; a new member comes last.
 
-    A static member that is replaced is in the map for a time, perhaps with the one in its place.
-    The map may grow by that, which changes its order.
-
-    Source: TargetAssignmentBuilder.build.
+    Source: TargetAssignmentBuilder.build, UpdatedMembersAndTargetAssignmentView, OverlayMap.
     """
+    replaced = group.static_member_id(updated.instance_id) or updated.member_id
+    spec = _spec_of(group, updated, group.target(replaced), topics)
     members: JavaHashMap[str, MemberSpec] = JavaHashMap()
     for member in group.members():
-        present = group.target(member.member_id)
-        members.put(member.member_id, _spec_of(group, member, present, topics))
-    replaced = group.static_member_id(updated.instance_id) or updated.member_id
-    changes: JavaHashMap[str, ConsumerMember | None] = JavaHashMap()
-    changes.put(updated.member_id, updated)
-    if replaced not in changes:
-        changes.put(replaced, None)
-    for member_id, change in changes.items():
-        if change is None:
-            members.remove(member_id)
-        else:
-            members.put(member_id, _spec_of(group, change, group.target(replaced), topics))
+        if member.member_id == updated.member_id:
+            members.put(updated.member_id, spec)
+        elif member.member_id != replaced:
+            present = group.target(member.member_id)
+            members.put(member.member_id, _spec_of(group, member, present, topics))
+    members.put(updated.member_id, spec)
     return members
 
 

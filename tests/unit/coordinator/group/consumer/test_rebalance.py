@@ -14,7 +14,7 @@ import pytest
 
 from cordwood.broker.coordinators.coordinator_metadata import CoordinatorMetadataImage
 from cordwood.coordinator.group.classic.group import GroupState
-from cordwood.coordinator.group.classic.member import LeavingMember
+from cordwood.coordinator.group.classic.member import LeavingMember, Protocol
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, MemberState, Owned
 from cordwood.coordinator.group.consumer.regexes import resolve
@@ -22,11 +22,13 @@ from cordwood.coordinator.group.settings import ConsumerGroupSettings, Migration
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError
 from cordwood.model.uuids import ZERO_UUID, parse_uuid
+from support.consumer_group_script import subscription_metadata
 from support.groups_under_test import GroupBroker, GroupRun
 from support.interruption import Interruption
 
 AT_ONCE = ConsumerGroupSettings(assignment_interval_ms=0)
 SESSION_MS = 45_000
+SUBSCRIPTION = subscription_metadata(["t"], [])
 
 
 @pytest.fixture
@@ -188,6 +190,58 @@ def test_full_group_takes_no_other_member(broker: GroupBroker) -> None:
     assert run.beat("a", 2).error_code == 0
 
 
+def test_full_group_takes_a_static_member_back(broker: GroupBroker) -> None:
+    # GroupMetadataManager.throwIfConsumerGroupIsFull of Kafka 4.4; 4.3 refuses it.
+    run = GroupRun(broker, consumer=ConsumerGroupSettings(max_size=1))
+    run.enter("a", "t", instance_id="i")
+    run.beat("a", -2, instance_id="i")
+    assert run.enter("b", "t", instance_id="i").error_code == 0
+    assert group_of(run).member_ids() == ["b"]
+    full = ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert run.enter("c", "t", instance_id="k").error_code == full
+    (answer,) = run.join(protocols=(Protocol("range", SUBSCRIPTION),), group_instance_id="i")
+    assert answer.error_code == 0
+
+
+def test_member_with_another_instance_id_gives_up_its_own(run: GroupRun) -> None:
+    # ConsumerGroup.updateStaticMember of Kafka 4.4.
+    run.enter("a", "t", instance_id="i")
+    assert run.enter("a", "t", instance_id="k").error_code == 0
+    group = group_of(run)
+    assert (group.static_member_id("i"), group.static_member_id("k")) == (None, "a")
+    group.check_invariants()
+
+
+def test_group_is_assigned_again_when_most_members_ask_for_another_assignor(run: GroupRun) -> None:
+    # GroupMetadataManager.hasPreferredServerAssignorChanged of Kafka 4.4.
+    run.enter("a", "t", assignor="uniform")
+    epoch = run.enter("b", "t", assignor="uniform").member_epoch
+    run.beat("a", 2)
+    run.beat("a", 2, owned=owned(run, t=(0, 1)))
+    run.beat("b", epoch)
+    assert (group_of(run).epoch, group_of(run).state) == (epoch, ConsumerGroupState.STABLE)
+    run.beat("a", epoch, assignor="range")
+    # One vote each: the heartbeats of the one that asks for range count its vote as the first.
+    assert group_of(run).epoch == epoch + 1
+    run.beat("b", epoch)
+    assert group_of(run).epoch == epoch + 1
+    run.beat("b", epoch + 1, assignor="range")
+    assert (group_of(run).epoch, group_of(run).preferred_assignor) == (epoch + 2, "range")
+    run.beat("b", epoch + 2)
+    assert group_of(run).epoch == epoch + 2
+
+
+def test_group_whose_last_member_has_left_has_been_assigned(run: GroupRun) -> None:
+    # GroupMetadataManager.consumerGroupFenceMembers of Kafka 4.4.
+    run.enter("a", "t")
+    run.enter("b", "t")
+    run.beat("a", -1)
+    assert (group_of(run).epoch, group_of(run).assignment_epoch) == (4, 3)
+    run.beat("b", -1)
+    group = group_of(run)
+    assert (group.epoch, group.assignment_epoch, group.assignment_timestamp_ms) == (5, 5, 0)
+
+
 # ---- regular expressions
 
 
@@ -333,6 +387,17 @@ def test_group_with_members_moves_only_where_the_policy_allows(broker: GroupBrok
     assert answer.error_message == (
         "Cannot upgrade classic group g to consumer group because online upgrade is disabled."
     )
+    run.enter("a", "t", group="h")
+    (refused,) = run.join(group="h", protocols=(Protocol("range", SUBSCRIPTION),))
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_member_of_the_classic_protocol_has_to_say_what_it_subscribes_to(run: GroupRun) -> None:
+    # GroupMetadataManager.deserializeSubscription; Kafka 4.3 answers UNKNOWN_SERVER_ERROR.
+    run.enter("a", "t")
+    (asked,) = run.join()
+    (refused,) = run.join(asked.member_id)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize(

@@ -68,15 +68,12 @@ def test_topic_named_and_matched_is_assigned_once() -> None:
 @pytest.mark.parametrize(
     ("member_id", "order"),
     [
-        # It is put before k is removed: with thirteen members the table has 32 slots.
-        ("A", "aAbcdefghijq"),
-        # k is removed first: a and q share one of 16 slots, in the order of the group's table.
+        # A, a and q share one of 16 slots: q and a in the order of the group's table.
+        ("A", "qaAbcdefghij"),
         ("o", "qabcdefghijo"),
     ],
 )
-def test_static_member_that_is_replaced_decides_the_order_of_the_others(
-    member_id: str, order: str
-) -> None:
+def test_member_in_a_static_members_place_comes_last(member_id: str, order: str) -> None:
     group = ConsumerGroup("g")
     for each in "abcdefghijq":
         group.put_member(ConsumerMember(member_id=each))
@@ -92,3 +89,25 @@ def test_static_member_that_is_replaced_decides_the_order_of_the_others(
         now_ms=0,
     )
     assert "".join(record.name for record in records) == order
+
+
+@pytest.mark.parametrize(("known", "written"), [([0], ""), ([], "m")])
+def test_target_that_a_static_member_leaves_behind_is_not_written_again(
+    known: list[int], written: str
+) -> None:
+    # As UpdatedMembersAndTargetAssignmentView: the one in its place has it already.
+    topics = FixedTopics({"a": UUID(int=1)})
+    group = ConsumerGroup("g")
+    group.put_member(ConsumerMember(member_id="k", instance_id="i", topics=frozenset("a")))
+    group.put_target("k", {UUID(int=1): known} if known else {})
+    records, target = new_target(
+        group,
+        ConsumerMember(member_id="m", instance_id="i", topics=frozenset("a")),
+        epoch=1,
+        assignor="uniform",
+        are_alike=True,
+        topics=topics,
+        now_ms=0,
+    )
+    assert {topic: list(each) for topic, each in target.items()} == {UUID(int=1): [0]}
+    assert [record.name for record in records[:-1]] == list(written)
