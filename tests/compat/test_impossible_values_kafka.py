@@ -238,7 +238,7 @@ def of_settings() -> Iterator[Request]:
         yield setting(kind, "a")
     for name in ("x", "-1", "99", "99999999999"):
         yield setting(4, name, "log.cleaner.threads")
-    for value in (math.inf, -math.inf, -1.0, 0.0, 0.5, 2.0**63, 1e308):
+    for value in (math.nan, math.inf, -math.inf, -1.0, 0.0, 0.5, 2.0**63, 1e308):
         yield quota(value)
     for value in (0.5, 2.0**31):
         yield quota(value, "connection_creation_rate", {"ip": "127.0.0.1"})

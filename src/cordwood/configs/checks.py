@@ -4,13 +4,13 @@ The texts are Kafka's, including `requirement failed` of Scala's `require`.
 
 Source: kafka.server.KafkaConfig.validateValues, GroupCoordinatorConfig, ShareGroupConfig,
 org.apache.kafka.server.DynamicThreadPool, kafka.server.DynamicLogConfig, LogCleaner,
-kafka.network.SocketServer, Kafka 4.3.
+kafka.network.SocketServer, Kafka 4.4.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from cordwood.configs.broker_config import (
@@ -26,6 +26,16 @@ _WHOLE = re.compile(r"[+-]?\d{1,10}")
 _ADDRESS = re.compile(r"(?:[a-zA-Z]+://)?\[?[0-9a-zA-Z\-%._:]*\]?:(\d{1,9})")
 _PORT_MAX: Final = 65_535
 _MIB: Final = 1 << 20
+_ASSIGNORS: Final = "group.consumer.assignors"
+_ASSIGNOR_CLASSES: Final = "org.apache.kafka.coordinator.group.assignor"
+
+CONSUMER_ASSIGNORS: Final[Mapping[str, str]] = {
+    "uniform": "uniform",
+    "range": "range",
+    f"{_ASSIGNOR_CLASSES}.UniformAssignor": "uniform",
+    f"{_ASSIGNOR_CLASSES}.RangeAssignor": "range",
+}
+"""The name of each assignor of consumer groups, by what stands for it in a setting."""
 _THREADS: Final = (
     "num.io.threads",
     "num.replica.fetchers",
@@ -118,6 +128,19 @@ def _complaints(values: BrokerConfig) -> Iterator[str]:
 
 
 def _complaints_of_groups(values: BrokerConfig) -> Iterator[str]:
+    known: set[str] = set()
+    for text in values.strings(_ASSIGNORS):
+        name = CONSUMER_ASSIGNORS.get(text)
+        if name is None:
+            yield f"Invalid value {text} for configuration {_ASSIGNORS}: Class cannot be found"
+        elif name in known:
+            yield (
+                f"Invalid value {text} for configuration {_ASSIGNORS}: Assignor name '{name}' is "
+                "already registered by another configured assignor. Assignor names, whether "
+                "built-in or custom, must be unique"
+            )
+        else:
+            known.add(name)
     for prefix, name in _BOUNDED:
         least, most, usual = f"{prefix}min.{name}", f"{prefix}max.{name}", f"{prefix}{name}"
         for lower, upper, complaint in (

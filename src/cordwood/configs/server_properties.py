@@ -7,7 +7,7 @@ not be ignored silently. Other settings without effect are accepted, and describ
 Differs: without `listeners` the broker listens on loopback only; `node.id`, `process.roles` and
 `controller.listener.names` are optional.
 
-Source: kafka.server.KafkaConfig, Kafka 4.3.
+Source: kafka.server.KafkaConfig, Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ class BrokerSettings(BrokerConfig):
 
     def _require_sound(self) -> None:
         if self.integer("node.id") != self.integer("broker.id"):
-            raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+            raise ConfigError(
+                "`node.id` and `broker.id` must be set to the same value. `broker.id` is "
+                "deprecated, please use `node.id` instead."
+            )
         require_sound(self)
         # Asked at the start only: a change may well lead there.
         require_ordered_lags(topic_defaults(self.all))

@@ -5,6 +5,7 @@ Source: org.apache.kafka.controller.ClientQuotaControlManager, QuotaConfig; KIP-
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
 
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
@@ -114,6 +115,8 @@ def _is_known(name: str, known_hosts: Container[str]) -> bool:
 def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: float) -> None:
     if key not in keys:
         raise InvalidRequestError(f"Invalid configuration key {key}")
+    if not math.isfinite(value):
+        raise InvalidRequestError(f"Quota {key} must be a finite number")
     if value <= 0.0:
         raise InvalidRequestError(f"Quota {key} must be greater than 0")
     limit = keys[key]

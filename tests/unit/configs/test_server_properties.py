@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.configs.listeners import Listener
 from cordwood.configs.server_properties import BrokerSettings
+from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.format.properties import parse_properties
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
 
@@ -24,6 +25,7 @@ log.dirs=/data/a,/data/b
 num.partitions=4
 log.retention.hours=24
 """
+ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
 MAP = "listener.security.protocol.map"
 OF_QUORUM = {
     "process.roles": "broker",
@@ -169,7 +171,22 @@ def test_what_changes_nothing_is_taken(properties: dict[str, str]) -> None:
         ({"log.roll.ms": "0"}, "log.roll.ms must be greater than or equal to 1"),
         ({"log.cleaner.threads": "0"}, "/ by zero"),
         ({"log.cleaner.dedupe.buffer.size": "1000"}, "at least 1MB per cleaner thread"),
-        ({"node.id": "1", "broker.id": "2"}, "`node.id` to the same value as `broker.id`"),
+        (
+            {"node.id": "1", "broker.id": "2"},
+            "`node.id` and `broker.id` must be set to the same value. `broker.id` is deprecated, "
+            "please use `node.id` instead.",
+        ),
+        (
+            {"group.consumer.assignors": "range,sticky"},
+            "Invalid value sticky for configuration group.consumer.assignors: Class cannot be "
+            "found",
+        ),
+        (
+            {"group.consumer.assignors": f"range,{ASSIGNORS}.RangeAssignor"},
+            f"Invalid value {ASSIGNORS}.RangeAssignor for configuration group.consumer.assignors: "
+            "Assignor name 'range' is already registered by another configured assignor. Assignor "
+            "names, whether built-in or custom, must be unique",
+        ),
         ({"replica.fetch.wait.max.ms": "30001"}, "replica.socket.timeout.ms should always be"),
         ({"queued.max.request.bytes": "5"}, "must be larger or equal to socket.request.max.bytes"),
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
@@ -214,6 +231,11 @@ def test_names_that_are_gone_are_told_with_what_took_their_place() -> None:
     assert "was removed in Kafka 4.0" in settings.warnings[0]
     assert "log.retention.ms" in settings.warnings[1]
     assert "unknown.to.all is ignored" in settings.warnings[2]
+
+
+def test_assignors_may_be_named_by_their_classes() -> None:
+    settings = BrokerSettings({"group.consumer.assignors": f"{ASSIGNORS}.RangeAssignor,uniform"})
+    assert ConsumerGroupSettings.of(settings.all).assignors == ("range", "uniform")
 
 
 CONTROLLER = {

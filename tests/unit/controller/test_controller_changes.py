@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +200,12 @@ class TestQuotas:
                 "producer_byte_rate",
                 0.0,
                 "Quota producer_byte_rate must be greater than 0",
+            ),
+            *(
+                # ClientQuotaControlManager.validateQuotaKeyValue of Kafka 4.4.
+                ({"user": "u"}, key, value, f"Quota {key} must be a finite number")
+                for key in ("producer_byte_rate", "request_percentage")
+                for value in (math.nan, math.inf, -math.inf)
             ),
             (
                 {"user": "u"},

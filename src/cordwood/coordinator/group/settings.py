@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cordwood.configs.checks import CONSUMER_ASSIGNORS
 from cordwood.format.compression import Codec
 
 _MS_PER_MINUTE = 60_000
@@ -57,8 +58,9 @@ class ConsumerGroupSettings:
         }
         assignors = values.get("group.consumer.assignors")
         if assignors is not None:
-            names = assignors.split(",") if isinstance(assignors, str) else assignors
-            given["assignors"] = tuple(str(name).strip() for name in names)  # type: ignore[attr-defined]
+            listed = assignors.split(",") if isinstance(assignors, str) else assignors
+            names = [str(name).strip() for name in listed]  # type: ignore[attr-defined]
+            given["assignors"] = tuple(CONSUMER_ASSIGNORS[name] for name in names)
         policy = values.get("group.consumer.migration.policy")
         if policy is not None:
             given["migration_policy"] = MigrationPolicy(str(policy).lower())
