@@ -240,6 +240,10 @@ class LogSet:
     def _candidates(
         self, log_dir: Path | None, directory_id: UUID | None
     ) -> list[LoadedLogDirectory]:
+        """The directories for a new log, the best first; a cordoned one if all are.
+
+        Source: LogManager.createLog, nextLogDirs.
+        """
         online = self._online()
         if log_dir is not None:
             wanted = absolute(log_dir)
@@ -253,7 +257,8 @@ class LogSet:
         for log in self.logs():
             counts[log.log_dir] = counts.get(log.log_dir, 0) + 1
         cordoned = self.cordoned
-        return sorted((d for d in online if d.path not in cordoned), key=lambda d: counts[d.path])
+        free = [d for d in online if d.path not in cordoned]
+        return sorted(free, key=lambda d: counts[d.path]) or online[:1]
 
     def _config_of(self, topic: str) -> LogConfig:
         return self._topic_config(topic) or self.defaults

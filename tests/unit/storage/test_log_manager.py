@@ -157,6 +157,17 @@ def test_twenty_logs_are_spread_evenly_over_three_directories(tmp_path: Path) ->
         assert max(counts) <= min(counts) + 1
 
 
+def test_a_log_is_made_in_the_first_directory_if_all_are_cordoned(tmp_path: Path) -> None:
+    directories = [tmp_path / str(n) for n in range(3)]
+    broker = BrokerConfig({"cordoned.log.dirs": tuple(map(str, directories[:2]))})
+    stored = StoredLogs(*directories, defaults=CONFIG, broker=broker)
+    stored.start()
+    for partition in range(2):
+        assert stored.log(f"test-{partition}").log_dir == directories[2]
+    stored.manager.broker = BrokerConfig({"cordoned.log.dirs": tuple(map(str, directories))})
+    assert stored.log("test-2").log_dir == directories[0]
+
+
 def test_a_log_of_another_topic_id_is_refused(logs: StoredLogs) -> None:
     partition = TopicPartition("kafka", 0)
     logs.manager.get_or_create(partition, topic_id=WANTED_ID)
