@@ -5,7 +5,8 @@ Entries ascend by last offset.
 `int16 version (0) | int64 producer id | int64 first offset | int64 last offset | int64 last stable
 offset`, the last offset being that of the ABORT marker.
 
-Source: org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn.
+Source: org.apache.kafka.storage.internals.log.TransactionIndex (4.4.0; 4.3 reads entries of a
+negative version, too), common.message.AbortedTxn.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def parse_transaction_index(buffer: Buffer) -> list[AbortedTransaction]:
 
     Raises:
         CorruptError: the size is not a multiple of 34, or last offsets do not ascend.
-        UnsupportedVersionError: an entry is of a version above 0.
+        UnsupportedVersionError: an entry is of another version than 0.
     """
     if len(buffer) % ENTRY_BYTES:
         raise CorruptError(
@@ -49,7 +50,7 @@ def parse_transaction_index(buffer: Buffer) -> list[AbortedTransaction]:
     entries: list[AbortedTransaction] = []
     for index, fields in enumerate(_ENTRY.iter_unpack(buffer)):
         at = index * ENTRY_BYTES
-        if fields[0] > VERSION:
+        if fields[0] != VERSION:
             raise UnsupportedVersionError(
                 f"transaction index entry of version {fields[0]}", position=at
             )

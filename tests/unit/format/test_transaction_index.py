@@ -37,8 +37,9 @@ def test_unsound_indexes_are_refused() -> None:
         parse_transaction_index(data[:-1])
     with pytest.raises(CorruptError, match="follows"):
         parse_transaction_index(data + data)
-    with pytest.raises(UnsupportedVersionError):
-        parse_transaction_index(b"\0\1" + data[2:])
+    for version in (b"\0\1", b"\xff\xff"):
+        with pytest.raises(UnsupportedVersionError):
+            parse_transaction_index(version + data[2:])
     with pytest.raises(ValueError, match="follows"):
         build_transaction_index([ENTRY, ENTRY])
 

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.model.errors import CorruptError
-from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_of_bytes, uuid_text, uuid_texts
+from cordwood.model.uuids import (
+    ZERO_UUID,
+    fresh_uuid,
+    parse_uuid,
+    uuid_of_bytes,
+    uuid_text,
+    uuid_texts,
+)
 
 
 @given(st.uuids())
@@ -49,3 +56,19 @@ def test_padding_may_follow() -> None:
 def test_a_text_of_another_length_or_alphabet_is_refused(text: str, reason: str) -> None:
     with pytest.raises(CorruptError, match=reason):
         parse_uuid(text)
+
+
+def test_fresh_uuids_have_no_dash() -> None:
+    class Drawn:
+        """Two UUIDs with a dash, and one without."""
+
+        def __init__(self) -> None:
+            self.drawn = ["-" + "A" * 21, "A" * 20 + "-A", "A" * 22]
+
+        def unique_id(self) -> str:
+            return parse_uuid(self.drawn.pop(0)).hex
+
+        def below(self, bound: int) -> int:
+            raise AssertionError(bound)
+
+    assert fresh_uuid(Drawn()) == ZERO_UUID

@@ -306,9 +306,8 @@ def _require_fitting(
 ) -> None:
     if header.size_bytes > max_message_bytes:
         metrics.mark("bytes_rejected", sent_bytes)
-        # The missing blank is Kafka's.
         raise RecordTooLargeError(
-            f"Message batch size is {header.size_bytes} bytes in append topartition "
+            f"Message batch size is {header.size_bytes} bytes in append to partition "
             f"{topic_partition} which exceeds the maximum configured size of {max_message_bytes}."
         )
 

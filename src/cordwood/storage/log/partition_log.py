@@ -673,4 +673,4 @@ class PartitionLog:
             StorageError: it is closed.
         """
         if self.is_closed:
-            raise StorageError(f"The log of {self.topic_partition} is already closed")
+            raise StorageError(f"The log for {self.topic_partition} is already closed")

@@ -244,9 +244,8 @@ class ProducerAppendInfo:
             self._check_refused(refused, first_sequence)
         if epoch != entry.producer_epoch:
             if first_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
-                # Kafka's text lacks a space here.
                 raise OutOfOrderSequenceError(
-                    f"Invalid sequence number for new epoch of producer {self.producer_id}at "
+                    f"Invalid sequence number for new epoch of producer {self.producer_id} at "
                     f"offset {offset} in partition {self._topic_partition}: {epoch} (request "
                     f"epoch), {first_sequence} (seq. number), {entry.producer_epoch} (current "
                     "producer epoch)"

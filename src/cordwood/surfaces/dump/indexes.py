@@ -210,7 +210,7 @@ def transaction_entries(path: Path) -> list[tuple[int, ...]]:
         if entry[0] != transaction_index.VERSION:
             raise UnsupportedVersionError(
                 f"Unexpected aborted transaction version {entry[0]}, "
-                f"current version is {transaction_index.VERSION}",
+                f"the supported version is {transaction_index.VERSION}",
                 path=str(path),
                 position=number * transaction_index.ENTRY_BYTES,
             )

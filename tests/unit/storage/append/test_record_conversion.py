@@ -142,7 +142,7 @@ def test_batch_that_grows_beyond_max_message_bytes_is_refused() -> None:
         validate(sent, config, metrics=metrics)
     size = len(build_batch(LONG, base_offset=0))
     assert str(caught.value) == (
-        f"Message batch size is {size} bytes in append topartition topic-0 which exceeds the "
+        f"Message batch size is {size} bytes in append to partition topic-0 which exceeds the "
         f"maximum configured size of {len(sent)}."
     )
     assert metrics.bytes_rejected == len(sent)

@@ -273,7 +273,7 @@ def test_a_new_epoch_of_a_known_producer_begins_at_0(log: Log) -> None:
     log.data(16, 735)
     with pytest.raises(
         OutOfOrderSequenceError,
-        match=r"^Invalid sequence number for new epoch of producer 1at offset 736 in partition "
+        match=r"^Invalid sequence number for new epoch of producer 1 at offset 736 in partition "
         r"test-0: 1 \(request epoch\), 17 \(seq. number\), 0 \(current producer epoch\)$",
     ):
         log.data(17, 736, epoch=1)
