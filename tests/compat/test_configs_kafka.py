@@ -1,4 +1,4 @@
-"""Config requests to a real Kafka 4.4: what was recorded of it holds, and Cordwood says the same."""
+"""Config requests to a real Kafka 4.4: what was recorded of it holds, and Cordwood says it too."""
 
 from __future__ import annotations
 

@@ -112,9 +112,9 @@ class ClusterView:
         """Validates a manual replica assignment.
 
         Raises:
-            InvalidReplicaAssignmentError: the list is empty, has an unknown or duplicate broker, one
-                with all its log directories cordoned (4.4), or a different number of replicas than
-                the topic's other partitions.
+            InvalidReplicaAssignmentError: the list is empty, has an unknown or duplicate broker,
+                one with all its log directories cordoned (4.4), or a different number of replicas
+                than the topic's other partitions.
 
         Source: ReplicationControlManager.validateManualPartitionAssignment.
         """

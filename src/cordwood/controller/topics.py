@@ -348,9 +348,7 @@ def _require_additional_bounded(view: ClusterView, topics: Sequence[NewPartition
         if topic is not None:
             additional += max(wanted.count - len(topic.partitions), 0)
     if additional > RECORDS_MAX:
-        raise PolicyViolationError(
-            "Excessively large number of additional partitions per request."
-        )
+        raise PolicyViolationError("Excessively large number of additional partitions per request.")
 
 
 def _require_bounded(records: Records) -> None:
