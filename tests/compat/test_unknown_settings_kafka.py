@@ -23,9 +23,10 @@ from cordwood.metadata.snapshot_file import data_batch
 from support.applied import wait_until_applied
 from support.config_client import Answer, Change, ConfigClient, entries
 from support.kafka import poll_until
+from support.kafka_programs import KAFKA_4_4
 from support.two_brokers import TwoBrokers, make_topics
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_4_4_jars")]
 
 TOPIC, CLIENT_METRICS, GROUP = 2, 16, 32
 DELETE = 1
@@ -96,7 +97,9 @@ def make(port: int) -> None:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
     root = tmp_path_factory.mktemp("both")
-    with TwoBrokers(root, properties=PROPERTIES, prepare=make, is_ready=is_ready) as both:
+    with TwoBrokers(
+        root, properties=PROPERTIES, prepare=make, is_ready=is_ready, version=KAFKA_4_4
+    ) as both:
         both.stop()
         for log_dir in both.log_dirs:
             add_settings(log_dir, ALL)

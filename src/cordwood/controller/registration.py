@@ -294,7 +294,7 @@ def unregistering_controller(view: ClusterView, controller_id: int, active_id: i
         )
     if controller_id not in view.image.controllers:
         raise ControllerIdNotRegisteredError(
-            f"Controller ID {controller_id} is not currently registered"
+            f"Controller ID {controller_id} is not currently registered."
         )
     return [ApiRecord("UnregisterControllerRecord", 0, {"controllerId": controller_id})]
 
