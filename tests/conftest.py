@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from cordwood.model.held_signals import STOP_SIGNALS
 from support import kafka_programs
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.golden import Golden
@@ -122,6 +123,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, figure in report.user_properties:
             if name == "figure":
                 terminalreporter.write_line(str(figure))
+
+
+@pytest.fixture(autouse=True)
+def stop_signals() -> Iterator[None]:
+    """Fails a test that leaves a signal ignored: programs that later tests start would ignore it."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    left = {number for number in STOP_SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert all(before[number] is signal.SIG_IGN for number in left)
 
 
 @pytest.fixture(scope="session")

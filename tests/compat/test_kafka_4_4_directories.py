@@ -6,6 +6,8 @@ records are all known: what looks at such a directory warns, and what would chan
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -96,9 +98,11 @@ def test_a_directory_at_a_level_that_is_not_known_is_looked_at_and_not_changed(
     assert done.exit_code == 1, done.output
     assert WARNING in done.output
     assert contents(unknown_level) == before
-    done = run(unknown_level, ("serve", "--log-dir", "%", "--port", "0"))
-    assert done.exit_code == 1
-    assert "the cluster has metadata.version at level 34" in done.output
+    # A process of its own: `serve` takes its process's signals.
+    serving = [sys.executable, "-m", "cordwood", "serve", "--log-dir", str(unknown_level)]
+    served = subprocess.run([*serving, "--port", "0"], capture_output=True, text=True, timeout=120)
+    assert served.returncode == 1
+    assert "the cluster has metadata.version at level 34" in served.stderr
 
 
 def contents(log_dir: Path) -> dict[Path, bytes]:
