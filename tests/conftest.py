@@ -127,7 +127,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def stop_signals() -> Iterator[None]:
-    """Fails a test that leaves a signal ignored: programs that later tests start would ignore it."""
+    """Fails a test that leaves a signal ignored: programs started later would ignore it."""
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     left = {number for number in STOP_SIGNALS if signal.getsignal(number) is signal.SIG_IGN}

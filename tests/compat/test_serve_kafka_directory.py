@@ -19,9 +19,11 @@ from confluent_kafka.admin import (
 )
 from typer.testing import CliRunner
 
-from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.format.file_names import META_PROPERTIES, RUNTIME_FILE
+from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.metadata.releases import RELEASES
 from cordwood.model.documents import to_document
+from cordwood.model.uuids import uuid_text
 from cordwood.queries.identity import NodeIdentity
 from cordwood.surfaces.cli.main import app
 from support.clean import run_clean
@@ -196,3 +198,48 @@ def test_kafka_starts_on_what_was_formatted_served_and_cleaned_at_a_level(
     theirs.write("orders", "fifth")
     assert kafka.errors_since_start == []
     kafka.stop()
+
+
+@pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")
+def test_a_static_quorum_of_4_3_is_upgraded_here_and_goes_on_with_4_4(tmp_path: Path) -> None:
+    kafka = RealKafka(tmp_path / "earlier")
+    kafka.start()
+    theirs = Client(kafka.bootstrap_servers)
+    theirs.create("orders", 1)
+    theirs.write("orders", "first")
+    kafka.stop()
+
+    with ServedBroker(kafka.log_dirs[0], flags=()) as broker:
+        tool = ["features", "--bootstrap-server", broker.bootstrap_servers]
+        done = CliRunner().invoke(app, [*tool, "upgrade", "--release-version", "4.4"])
+        assert done.exit_code == 0, done.output
+        assert "kraft.version was upgraded to 1." in done.output
+        Client(broker.bootstrap_servers).write("orders", "second")
+    assert "Traceback" not in broker.log, broker.log[-4000:]
+
+    later = RealKafka(tmp_path / "later", log_dirs=kafka.log_dirs, version=KAFKA_4_4)
+    later.start()
+    servers = ("--bootstrap-server", later.bootstrap_servers)
+    found = kafka_tool("features", *servers, "describe", version=KAFKA_4_4).stdout
+    levels = dict(re.findall(r"Feature: (\S+).*FinalizedVersionLevel: (\S+)", found))
+    assert levels == {
+        "eligible.leader.replicas.version": "1",
+        "group.version": "1",
+        "kraft.version": "1",
+        "metadata.version": "4.4-IV2",
+        "share.version": "2",
+        "streams.version": "1",
+        "transaction.version": "2",
+    }
+    found = kafka_tool(
+        "metadata-quorum", *servers, "describe", "--status", version=KAFKA_4_4
+    ).stdout
+    stored = parse_meta_properties((kafka.log_dirs[0] / META_PROPERTIES).read_bytes())
+    assert stored.directory_id is not None
+    assert f'"directoryId": "{uuid_text(stored.directory_id)}"' in found
+    Client(later.bootstrap_servers).write("orders", "third")
+    assert later.errors_since_start == []
+    later.stop()
+
+    with ServedBroker(kafka.log_dirs[0], flags=()) as broker:
+        assert len(Client(broker.bootstrap_servers).read("orders")) == 300

@@ -17,7 +17,7 @@ from cordwood.format.metadata_records import decode_metadata_record, encode_meta
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import DEFAULT_FEATURES
-from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.formatting import Voters, format_directories
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.records import ApiRecord
 from cordwood.metadata.snapshot_file import control_batch, data_batch
@@ -77,6 +77,7 @@ class ControllerUnderTest:
         fs: FileSystem = OS,
         clock: ManualClock | None = None,
         features: Mapping[str, int] = DEFAULT_FEATURES,
+        voters: Voters = Voters.SOLE,
         **settings: Any,
     ) -> None:
         self.log_dirs = log_dirs
@@ -90,6 +91,7 @@ class ControllerUnderTest:
             clock=self.clock,
             controller_endpoints=[Endpoint(name="CONTROLLER", host="localhost", port=9093)],
             features=features,
+            voters=voters,
             fs=fs,
         )
 

@@ -27,6 +27,7 @@ from cordwood.metadata.controller_requests import (
     DirectoryAssignment,
     IsrChange,
 )
+from cordwood.metadata.formatting import voter_fields
 from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.records import ApiRecord
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
@@ -195,6 +196,15 @@ class Controller:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The controller's endpoints, as it has registered."""
         return self._endpoints
+
+    def make_voters_dynamic(self) -> None:
+        """Raises `kraft.version` from 0 to 1: this node is the voter, with its own endpoints.
+
+        Raises:
+            StorageError: the disk returned an error.
+        """
+        directory_id = self.directory_ids[0]
+        self._writer.make_voters_dynamic(voter_fields(self.node_id, directory_id, self._endpoints))
 
     @property
     def between_changes(self) -> ChangeLock:

@@ -27,11 +27,6 @@ from cordwood.metadata.records import ApiRecord, Records, config_record, feature
 from cordwood.model.errors import UnsupportedVersionError
 from cordwood.model.kafka_errors import InvalidUpdateVersionError
 
-_KRAFT_VERSION_STAYS = {
-    False: "Can't downgrade the version of this feature.",
-    True: "The voters of this quorum are static.",
-}
-
 #: What a level of a feature needs of others, at least.
 _DEPENDENCIES: Mapping[tuple[str, int], tuple[str, int]] = {
     ("eligible.leader.replicas.version", 1): (METADATA_VERSION, 23),
@@ -45,7 +40,7 @@ _LEVELS_THAT_CHANGED_METADATA = frozenset({8, 10, 11, 12, 13, 15, 17, 23, 30, 32
 def update_features(
     view: ClusterView, node_id: int, updates: Sequence[FeatureUpdate], *, kraft_version: int
 ) -> Records:
-    """The records for the levels that change.
+    """The records for the levels that change; that of kraft.version is in no record of these.
 
     Raises:
         InvalidUpdateVersionError: one of the levels is not possible.
@@ -60,8 +55,8 @@ def update_features(
         )
         _require_possible(view, node_id, update, current)
         if update.name == KRAFT_VERSION:
-            if update.level != kraft_version:
-                raise _invalid(update, _KRAFT_VERSION_STAYS[update.level > kraft_version])
+            if update.level < kraft_version:
+                raise _invalid(update, "Can't downgrade the version of this feature.")
             records.append(ApiRecord("NoOpRecord", 0, {}))
             continue
         if update.name == METADATA_VERSION:

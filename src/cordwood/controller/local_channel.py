@@ -35,6 +35,7 @@ from cordwood.metadata.controller_requests import (
     Reassignment,
     RestoredTopic,
 )
+from cordwood.metadata.feature_levels import KRAFT_VERSION
 from cordwood.metadata.records import ApiRecord, Records, has_directories
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import background
@@ -181,6 +182,9 @@ class LocalControllerChannel:
             records = features.update_features(
                 view, controller.node_id, updates, kraft_version=kraft_version
             )
+            levels = {each.name: each.level for each in updates}
+            if levels.get(KRAFT_VERSION, 0) > kraft_version and not validate_only:
+                controller.make_voters_dynamic()
             return records, None
 
         await self._change(update, validate_only=validate_only)

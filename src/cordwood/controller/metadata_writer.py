@@ -9,10 +9,11 @@ ActivationRecordsGenerator; KIP-631, KIP-868.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cordwood.configs.resource import ConfigResource
 from cordwood.controller import features
@@ -129,6 +130,11 @@ class MetadataWriter:
                 self._reserve.at_need(batch)
             else:
                 batch()
+
+    def make_voters_dynamic(self, voter: Mapping[str, Any]) -> None:
+        """Raises `kraft.version` to 1; see `SoleVoterLog.make_voters_dynamic`."""
+        self._log.make_voters_dynamic(voter)
+        self._move_on()
 
     def _commit(self, records: Sequence[ApiRecord]) -> None:
         delta = ImageDelta(self.image)

@@ -105,7 +105,7 @@ def format_directories(
         records = [feature_record(name, level) for name, level in features.items() if level]
         is_bootstrap_apart = features.get(METADATA_VERSION, 0) < _FIRST_OF_4_4
         if log_dir == (metadata_dir or log_dirs[0]):
-            voter = _voter(node_id, directory_id, controller_endpoints)
+            voter = voter_fields(node_id, directory_id, controller_endpoints)
             controls = _kraft_controls(voters, voter)
             if voters is Voters.SOLE if is_bootstrap_apart else is_controller:
                 _write_first_snapshot(
@@ -261,7 +261,10 @@ def _require_distinct(log_dirs: Sequence[Path], ids: Sequence[uuid.UUID]) -> Non
             )
 
 
-def _voter(node_id: int, directory_id: uuid.UUID, endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+def voter_fields(
+    node_id: int, directory_id: uuid.UUID, endpoints: Iterable[Endpoint]
+) -> dict[str, Any]:
+    """A voter, as a VotersRecord has it; its endpoints are those of its controller listeners."""
     return {
         "voterId": node_id,
         "voterDirectoryId": directory_id,

@@ -94,12 +94,7 @@ class SoleVoterLog(MetadataLog):
         if self.end_offset == 0:
             # No other replicated file has the voters of the first snapshot.
             controls += kraft_controls(self.kraft_version, self.voters)
-        now_ms = self._context.clock.now_ms()
-        self._write(
-            control_batch(
-                controls, base_offset=self.end_offset, timestamp_ms=now_ms, epoch=self.epoch
-            )
-        )
+        self._write_controls(controls)
 
     def append(self, records: Sequence[ApiRecord], *, timestamp_ms: int) -> tuple[int, int]:
         """Writes records as one batch; on return it is on disk. (First offset, bytes) of it.
@@ -125,6 +120,29 @@ class SoleVoterLog(MetadataLog):
             self._write(batch)
         self._committed()
         return first, len(batch)
+
+    def make_voters_dynamic(self, voter: Mapping[str, Any]) -> None:
+        """Raises `kraft.version` to 1: the voter is in the log from now on, as `voter` has it.
+
+        Raises:
+            StorageError: the disk refused.
+
+        Source: org.apache.kafka.raft.LeaderState.maybeAppendUpgradedKRaftVersion.
+        """
+        self._write_controls(kraft_controls(1, [voter]))
+        self.replay.kraft_version = 1
+        self.replay.voters = [voter]
+        self._committed()
+
+    def _write_controls(self, controls: Sequence[ControlRecord]) -> None:
+        self._write(
+            control_batch(
+                controls,
+                base_offset=self.end_offset,
+                timestamp_ms=self._context.clock.now_ms(),
+                epoch=self.epoch,
+            )
+        )
 
     def _write(self, batch: bytes) -> None:
         if self._failure is not None:

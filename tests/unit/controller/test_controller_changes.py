@@ -23,6 +23,7 @@ from cordwood.metadata.controller_requests import (
     QuotaChange,
     Reassignment,
 )
+from cordwood.metadata.formatting import Voters
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import ApiRecord
 from cordwood.model.kafka_errors import (
@@ -320,6 +321,29 @@ class TestFeatures:
         assert cache.finalized_features().keys().isdisjoint({"share.version", "streams.version"})
         requests_to(controller).update_features([FeatureUpdate("share.version", 0, 2)])
         assert "share.version" not in controller.image.features
+
+    def test_static_voters_become_dynamic(self, tmp_path: Path) -> None:
+        place = ControllerUnderTest(tmp_path / "d", voters=Voters.STATIC)
+        controller = place.serve()
+        asked = requests_to(controller)
+        raised = [FeatureUpdate("kraft.version", 1), FeatureUpdate("transaction.version", 2)]
+        asked.update_features(raised, validate_only=True)
+        assert controller.log.kraft_version == 0
+        asked.update_features(raised)
+        assert names_of(place.batches()[-2]) == ["KRAFT_VERSION", "KRAFT_VOTERS"]
+        assert names_of(place.batches()[-1]) == ["NoOpRecord", "FeatureLevelRecord"]
+        controller.check_invariants()
+        for _ in range(2):
+            assert controller.log.kraft_version == 1
+            (voter,) = controller.log.voters
+            assert (voter["voterId"], voter["voterDirectoryId"]) == (1, place.ids[0])
+            assert [each["name"] for each in voter["endpoints"]] == ["CONTROLLER"]
+            (replica,) = asked.describe_quorum().voters
+            assert replica.directory_id == place.ids[0]
+            with pytest.raises(InvalidUpdateVersionError, match="Can't downgrade the version"):
+                asked.update_features([FeatureUpdate("kraft.version", 0, 2)])
+            controller = place.restarted(controller)
+            asked = requests_to(controller)
 
     def test_with_eligible_leader_replicas_brokers_lose_their_own_min_insync_replicas(
         self, controller: Controller
