@@ -162,6 +162,21 @@ def decompress_into(codec: Codec, data: Buffer, target: memoryview) -> int | Non
         raise CorruptError(f"bad {codec.config_name} stream: {error}") from error
 
 
+def decompress_start(codec: Codec, data: Buffer, size_bytes: int, *, magic: int = 2) -> bytearray:
+    """The first bytes of a stream, `size_bytes` of them.
+
+    Zeros may be at their end: a codec of blocks writes whole ones.
+
+    Raises:
+        CorruptError: the stream is malformed or cut off before them.
+    """
+    start = bytearray(size_bytes)
+    if codec is Codec.LZ4 and magic == 0:
+        data = _with_right_lz4_checksum(bytes(data))
+    decompress_into(codec, data, memoryview(start))
+    return start
+
+
 def _is_too_small(error: Exception) -> bool:
     """Whether the error is the library's error for an output buffer that is too small."""
     return "whole buffer" in str(error)

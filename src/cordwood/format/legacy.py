@@ -22,11 +22,16 @@ from cordwood.format.compression import (
     codec_of,
     compress,
     decompress,
+    decompress_start,
 )
 from cordwood.format.record import Record
-from cordwood.format.record_bound import RECORD_BYTES_MAX, require_record_within
+from cordwood.format.record_bound import (
+    RECORD_BYTES_MAX,
+    require_record_within,
+    sizes_to_look_at,
+)
 from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.model.errors import BatchTooLargeError, CorruptError, UnsupportedVersionError
 
 LOG_OVERHEAD_BYTES = 12
 LEGACY_OVERHEAD_V0 = 14  # crc, magic, attributes, two lengths
@@ -181,9 +186,9 @@ class LegacyBatch:
             return [self]
         if self.value is None:
             raise CorruptError(f"compressed message at offset {self.offset} has a null value")
-        inner = [message for _, message in _iter_inner(self, size_max)]
-        for message in inner:
-            require_record_within(len(message.raw) - LOG_OVERHEAD_BYTES, record_bytes_max)
+        data = _decompressed(self, self.value, size_max, record_bytes_max)
+        _require_messages_within(data, record_bytes_max)
+        inner = [message for _, message in _iter_inner(data)]
         if not inner:
             raise CorruptError(f"compressed message at offset {self.offset} holds no records")
         shift = self._shift_of(inner[-1].offset)
@@ -263,12 +268,40 @@ def build_legacy_wrapper(
     )
 
 
-def _iter_inner(wrapper: LegacyBatch, size_max: int) -> Iterator[tuple[int, LegacyBatch]]:
-    """Every message of the wrapper's set, with its position in the decompressed set."""
-    assert wrapper.value is not None
-    inner = memoryview(
-        decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, size_max=size_max)
-    )
+def _decompressed(
+    wrapper: LegacyBatch, packed: Buffer, size_max: int, record_bytes_max: int
+) -> bytes:
+    """The set of a wrapper, if none of its messages is over the bound where that is large."""
+    codec, magic = wrapper.codec, wrapper.magic
+    for size in sizes_to_look_at(size_max, record_bytes_max):
+        try:
+            return decompress(codec, packed, magic=magic, size_max=size)
+        except BatchTooLargeError:
+            if size == size_max:
+                raise
+        start = decompress_start(codec, packed, size, magic=magic)
+        _require_messages_within(start, record_bytes_max)
+    raise AssertionError("the last size is the largest")
+
+
+def _require_messages_within(inner: Buffer, record_bytes_max: int) -> None:
+    """Refuses a larger message in a set, or in the start of one; ends at a malformed one.
+
+    Raises:
+        OversizedRecordError: there is one.
+    """
+    position = 0
+    while len(inner) - position >= LOG_OVERHEAD_BYTES:
+        (size,) = struct.unpack_from(">i", inner, position + 8)
+        require_record_within(size, record_bytes_max)
+        if size < LEGACY_OVERHEAD_V0:
+            return
+        position += LOG_OVERHEAD_BYTES + size
+
+
+def _iter_inner(data: bytes) -> Iterator[tuple[int, LegacyBatch]]:
+    """Every message of a set, with its position in the set."""
+    inner = memoryview(data)
     position = 0
     while position < len(inner):
         if len(inner) - position < LOG_OVERHEAD_BYTES + LEGACY_OVERHEAD_V0:

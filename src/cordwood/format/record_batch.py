@@ -34,7 +34,7 @@ from cordwood.format.compression import (
     Codec,
     compress,
     decompress,
-    decompress_into,
+    decompress_start,
 )
 from cordwood.format.crc32c import crc32c
 from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
@@ -52,6 +52,7 @@ from cordwood.format.record_bound import (
     over_the_bound,
     payload_bytes_max,
     require_records_within,
+    sizes_to_look_at,
 )
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import (
@@ -171,22 +172,34 @@ class RecordBatch:
             CorruptError: the codec is unknown or the stream is malformed.
         """
         packed = bytes(memoryview(self.raw)[HEADER_BYTES:])
-        wanted = payload_bytes_max(max(self.header.records_count, 1), record_bytes_max)
-        try:
-            return decompress(self.codec, packed, size_max=min(wanted, size_max))
-        except BatchTooLargeError as error:
-            if wanted >= size_max:
-                raise
-            raise OversizedRecordError(over_the_bound(record_bytes_max)) from error
+        wanted = self._payload_bytes_max(record_bytes_max)
+        for size in sizes_to_look_at(min(wanted, size_max), record_bytes_max):
+            try:
+                return decompress(self.codec, packed, size_max=size)
+            except BatchTooLargeError:
+                if size == size_max:
+                    raise
+            start = decompress_start(self.codec, packed, size)
+            require_records_within(start, self.header.records_count, record_bytes_max)
+        raise OversizedRecordError(over_the_bound(record_bytes_max))
 
     def payload_start(self, *, record_bytes_max: int) -> bytearray:
         """The start of what `payload` does not decompress to its end, as far as that does.
 
-        Zeros may follow: a codec of blocks writes whole ones.
+        Zeros may follow, as behind `decompress_start`.
         """
-        start = bytearray(payload_bytes_max(max(self.header.records_count, 1), record_bytes_max))
-        decompress_into(self.codec, memoryview(self.raw)[HEADER_BYTES:], memoryview(start))
+        packed = memoryview(self.raw)[HEADER_BYTES:]
+        start = bytearray()
+        for size in sizes_to_look_at(self._payload_bytes_max(record_bytes_max), record_bytes_max):
+            start = decompress_start(self.codec, packed, size)
+            try:
+                require_records_within(start, self.header.records_count, record_bytes_max)
+            except OversizedRecordError:
+                break
         return start
+
+    def _payload_bytes_max(self, record_bytes_max: int) -> int:
+        return payload_bytes_max(max(self.header.records_count, 1), record_bytes_max)
 
     def records(self) -> list[Record]:
         """The records, in the order stored.

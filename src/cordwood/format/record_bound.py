@@ -1,7 +1,8 @@
 """The bound on one record of a compressed batch: max.decompressed.message.bytes.
 
 It is on the size that a record declares, which counts all of it but that number. A stream that
-expands further than so many records within the bound is not decompressed to its end.
+expands further than so many records within the bound is not decompressed to its end, and of a
+large one the start is looked at first: a header may count more records than there are.
 
 Source: org.apache.kafka.common.record.internal.DefaultRecord.readFrom, readPartiallyFrom,
 AbstractLegacyRecordBatch.DataLogInputStream, Kafka 4.4.
@@ -16,6 +17,8 @@ from cordwood.model.errors import CorruptError, OversizedRecordError
 
 #: The default: the largest array of a Java virtual machine.
 RECORD_BYTES_MAX: Final = 2147483639
+
+_LOOK_BYTES: Final = 16 << 20
 
 
 def payload_bytes_max(count: int, record_bytes_max: int) -> int:
@@ -41,6 +44,17 @@ def require_records_within(payload: Buffer, count: int, record_bytes_max: int) -
         if size <= 0:
             return
         position += size
+
+
+def sizes_to_look_at(size_max: int, record_bytes_max: int) -> list[int]:
+    """The sizes to decompress to before a record over the bound is looked for, up to `size_max`."""
+    sizes = []
+    size = _LOOK_BYTES
+    while record_bytes_max < RECORD_BYTES_MAX and size < size_max:
+        sizes.append(size)
+        size *= 4
+    sizes.append(size_max)
+    return sizes
 
 
 def over_the_bound(record_bytes_max: int) -> str:

@@ -15,7 +15,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.format.record_bound import RECORD_BYTES_MAX
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, OversizedRecordError
 from cordwood.storage.reading.source import SegmentSource
 
 Ints = npt.NDArray[np.int64]
@@ -112,10 +112,12 @@ class Block:
         batch = self.batch(row)
         try:
             yield from batch.iter_records(size_max=size_max, record_bytes_max=record_bytes_max)
+        except OversizedRecordError as error:
+            raise self.oversized(row, error.reason) from error
         except CorruptError as error:
             raise self.located(error, row) from error
 
-    def offsets(self, row: int) -> Ints:
+    def offsets(self, row: int, *, record_bytes_max: int = RECORD_BYTES_MAX) -> Ints:
         """int64[n], the offsets of a batch's records; reads them only if some are missing.
 
         Raises:
@@ -124,11 +126,17 @@ class Block:
         base, last = self.table[row, [rows_of.BASE_OFFSET, rows_of.LAST_OFFSET]].tolist()
         if last - base + 1 == int(self.counts[row]):
             return np.arange(base, last + 1, dtype=np.int64)
-        return np.array([record.offset for record in self.records(row)], dtype=np.int64)
+        records = self.records(row, record_bytes_max=record_bytes_max)
+        return np.array([record.offset for record in records], dtype=np.int64)
 
     def located(self, error: CorruptError, row: int) -> CorruptError:
         """The error of a batch with its file and position."""
         return error.located(path=self.source.path, base_position=self.position_of(row))
+
+    def oversized(self, row: int, reason: str) -> OversizedRecordError:
+        """The error for a batch with a record that is larger than its topic allows."""
+        offset = int(self.table[row, rows_of.BASE_OFFSET])
+        return self.source.oversized(self.position_of(row), offset, reason)
 
     def bad_record(
         self, row: int, reason: str = "a batch with a record that cannot be read"

@@ -10,7 +10,11 @@ from cordwood.format.compression import Codec, codec_of, decompress_into
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs
-from cordwood.format.record_bound import over_the_bound, require_records_within
+from cordwood.format.record_bound import (
+    RECORD_BYTES_MAX,
+    over_the_bound,
+    require_records_within,
+)
 from cordwood.model.errors import (
     BatchTooLargeError,
     CordwoodError,
@@ -89,32 +93,40 @@ class PayloadReader:
                 first + int(wrong[0]), "a batch that claims more records than it holds"
             )
         for row in np.flatnonzero(sizes > self._bounds.record_bytes_max).tolist():
-            self._require_records_within(block, first + row, spans)
+            start, end = spans[first + row].tolist()
+            self._require_records_within(block, first + row, self._arena.data[start:end])
         return Payload(block, self._arena, spans, first, last)
 
-    def _require_records_within(self, block: Block, row: int, spans: Ints) -> None:
+    def _require_records_within(self, block: Block, row: int, records: memoryview) -> None:
         if not block.codec_of(row):  # plain batches are not bounded
             return
-        start, end = spans[row].tolist()
         try:
-            require_records_within(
-                self._arena.data[start:end], int(block.counts[row]), self._bounds.record_bytes_max
-            )
+            require_records_within(records, int(block.counts[row]), self._bounds.record_bytes_max)
         except OversizedRecordError as error:
-            raise oversized(block.source, block.position_of(row), error.reason) from error
+            raise block.oversized(row, error.reason) from error
 
     def _make_room_for_one(self, block: Block, row: int) -> None:
-        """Allocates buffers for the largest batch; memory is taken as it is written to."""
-        wanted = self._bounds.payload_bytes_max(int(block.counts[row]))
+        """Allocates more memory for a batch that fills it all; it is taken as it is written to.
+
+        Where the topic has a bound, the start is looked at first, and the memory grows in steps.
+        """
+        bounds, codec = self._bounds, block.codec_of(row)
+        wanted = bounds.payload_bytes_max(int(block.counts[row]))
+        if not codec:  # it is copied, and its records are not bounded
+            wanted = len(block.stored_records(row))
         room = wanted + _LZ4_BLOCK_BYTES_MAX + _SLACK
-        if self._arena.shape[0] >= room:
-            place = block.source, block.position_of(row)
-            bytes_max = self._bounds.batch_bytes_max
-            if wanted < bytes_max:
-                raise oversized(*place, over_the_bound(self._bounds.record_bytes_max))
-            codec = _codec_name(block.codec_of(row))
-            raise too_large(*place, f"expands further ({codec})", bytes_max)
-        self._arena = np.zeros(room, dtype=np.uint8)
+        if codec and bounds.record_bytes_max < RECORD_BYTES_MAX:
+            self._arena[:] = 0
+            self._decompress(block, row, 0)
+            self._require_records_within(block, row, self._arena.data)
+            room = min(room, 4 * self._arena.shape[0])
+        if self._arena.shape[0] < room:
+            self._arena = np.zeros(room, dtype=np.uint8)
+            return
+        if wanted < bounds.batch_bytes_max:
+            raise block.oversized(row, over_the_bound(bounds.record_bytes_max))
+        what = f"expands further ({_codec_name(codec)})"
+        raise too_large(block.source, block.position_of(row), what, bounds.batch_bytes_max)
 
     def _decompress(self, block: Block, row: int, used: int) -> int | None:
         """Decompresses one batch to the arena; its size, or None if it does not fit."""
@@ -140,16 +152,6 @@ def too_large(
         "running broker, raise max.message.bytes of the topic",
         path=source.path,
         position=position,
-    )
-
-
-def oversized(source: SegmentSource, position: int, reason: str) -> OversizedRecordError:
-    """The error for a record of a compressed batch that is larger than its topic allows."""
-    return OversizedRecordError(
-        reason.removesuffix("."),
-        path=source.path,
-        position=position,
-        remedy="Raise max.decompressed.message.bytes of the topic",
     )
 
 

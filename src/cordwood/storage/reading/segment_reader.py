@@ -20,7 +20,7 @@ from cordwood.format.record_batch import build_batch, parse_batch
 from cordwood.model.errors import BatchTooLargeError, CorruptError, OversizedRecordError
 from cordwood.storage.filesystem import OS, File, FileSystem
 from cordwood.storage.reading.block import Block, Flags, Payload
-from cordwood.storage.reading.payloads import PayloadReader, oversized, too_large
+from cordwood.storage.reading.payloads import PayloadReader, too_large
 from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 READ_BYTES = 4 << 20
@@ -183,7 +183,8 @@ class SegmentReader:
             bytes_max = self._bounds.batch_bytes_max
             raise too_large(source, position + start, str(error), bytes_max) from error
         except OversizedRecordError as error:
-            raise oversized(source, position + start, error.reason) from error
+            offset = int.from_bytes(self._buffer[start : start + 8].tobytes(), "big")
+            raise source.oversized(position + start, offset, error.reason) from error
         except CorruptError as error:
             raise error.located(path=source.path, base_position=position + start) from error
         buffer = np.zeros(len(data) + _SLACK, dtype=np.uint8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cordwood.format.record_bound import RECORD_BYTES_MAX, payload_bytes_max
+from cordwood.model.errors import OversizedRecordError
 
 #: Memory that a reader may take for a batch, unless it is given less: the limit of any batch.
 BATCH_BYTES_MAX = (1 << 31) - 1
@@ -42,3 +43,15 @@ class SegmentSource:
     next_base_offset: int
     size_bytes: int
     modified_ns: int
+
+    def oversized(self, position: int, offset: int, reason: str) -> OversizedRecordError:
+        """The error for a record that is larger than its topic allows, in a compressed batch of it.
+
+        The batch is at byte `position`; `offset` is its base offset, or that of an old message.
+        """
+        return OversizedRecordError(
+            f"{reason.removesuffix('.')}, in the batch of offset {offset}",
+            path=self.path,
+            position=position,
+            remedy="Raise max.decompressed.message.bytes of the topic",
+        )

@@ -351,7 +351,8 @@ def test_a_log_with_a_record_over_the_decompressed_bound_waits_until_it_is_raise
     assert not t.logs.cleaner.clean_once()
     (reason,) = t.logs.cleaning.uncleanable_partitions(t.log.log_dir).values()
     assert (
-        "exceeds the configured maximum record size of 40000 at byte 0. Raise max.decom" in reason
+        "exceeds the configured maximum record size of 40000, in the batch of offset 0 at byte 0. "
+        "Raise max.decompressed.message.bytes of the topic" in reason
     )
     assert [segment.path.read_bytes() for segment in t.log.segments] == before
     t.log.update_config(replace(t.log.config, max_decompressed_message_bytes=60_000))

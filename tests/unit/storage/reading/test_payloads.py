@@ -79,3 +79,24 @@ def test_a_message_of_a_legacy_set_is_bounded(tmp_path: Path) -> None:
     assert len(read(tmp_path / "log", data, ReadBounds(record_bytes_max=6_000))) == 1
     with pytest.raises(OversizedRecordError, match="5023 exceeds"):
         read(tmp_path / "log", data, ReadBounds(record_bytes_max=1_000))
+
+
+def test_a_large_batch_without_a_codec_beside_compressed_ones_is_not_bounded(
+    tmp_path: Path,
+) -> None:
+    data = batch(0, Codec.ZSTD, 10) + batch(1, Codec.NONE, 20 * MIB) + batch(2, Codec.ZSTD, 10)
+    sizes = read(tmp_path / "log", data, ReadBounds(record_bytes_max=1_000))
+    assert [size > 20 * MIB for size in sizes] == [False, True, False]
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_records_within_the_bound_are_read_in_steps(tmp_path: Path, codec: Codec) -> None:
+    bound = MIB + 100
+    within = batch(0, codec, *([MIB] * 70))
+    (size,) = read(tmp_path / "within", within, ReadBounds(record_bytes_max=bound))
+    assert size > 70 * MIB
+    over = batch(0, codec, *([MIB] * 70), 2 * MIB)
+    with pytest.raises(
+        OversizedRecordError, match=f"exceeds .* of {bound}, in the batch of offset 0"
+    ):
+        read(tmp_path / "over", over, ReadBounds(record_bytes_max=bound))
