@@ -22,8 +22,10 @@ from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.request import Resolved
+from cordwood.configs.log_config import LogConfig
+from cordwood.format.compression import Codec
 from cordwood.format.record import Header, Record
-from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.errors import ConfigError
 from support.erasing import (
     ID,
     KEY,
@@ -55,6 +57,7 @@ def erase_on(
     space_max: int | None = None,
     where: str | None = None,
     condition: Condition | None = None,
+    config: LogConfig | None = None,
 ) -> Erasure:
     criteria = Criteria(where=where) if where else Criteria(keys=frozenset([KEY]))
 
@@ -68,7 +71,7 @@ def erase_on(
         return SparkEngine(runner, slots=2, cores=cores, limits=TaskLimits(whole_bytes=whole_bytes))
 
     def resolve(_: str) -> Resolved | None:
-        return None
+        return None if config is None else Resolved(config=config, origin={})
 
     request = EraseRequest(
         log_dirs=(log_dir,),
@@ -221,10 +224,30 @@ def test_no_directory_of_tables_is_made_where_a_command_runs(runner: Runner) -> 
 
 @pytest.mark.parametrize("where", [None, "true"])
 def test_a_damaged_segment_is_named(runner: Runner, tmp_path: Path, where: str | None) -> None:
-    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0")])
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0"), erasable_log("t-1")])
     path = sorted((log_dir / "t-0").glob("*.log"))[2]
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptError, match=path.name):
-        erase_on(runner, log_dir, "t", where=where)
+    result = erase_on(runner, log_dir, "t", where=where)
+    ((name, reason),) = result.failed.items()
+    assert name == str(log_dir / "t-0")
+    assert reason.startswith(f"{path}: a batch whose CRC does not match")
+    assert sweep(log_dir / "t-1", KEY, VALUE) == []
+
+
+@pytest.mark.parametrize("where", [None, f"key_text = '{KEY.decode()}'"])
+def test_a_record_over_the_bound_is_named_and_the_other_logs_are_erased(
+    runner: Runner, tmp_path: Path, where: str | None
+) -> None:
+    large = LogBuilder("t-0")
+    large.batch([(KEY, VALUE), (b"large", bytes(50_000))], codec=Codec.ZSTD)
+    log_dir = write_log_dir(tmp_path / "data", [large, erasable_log("t-1"), erasable_log("t-2")])
+    config = LogConfig(retention_ms=-1, max_decompressed_message_bytes=40_000)
+    result = erase_on(runner, log_dir, "t", where=where, config=config)
+    ((name, reason),) = result.failed.items()
+    assert name == str(log_dir / "t-0")
+    assert "exceeds the configured maximum record size of 40000" in reason
+    assert reason.endswith("at byte 0. Raise max.decompressed.message.bytes of the topic")
+    assert {each.partition for each in result.report.partitions if each.erased} == {"t-1", "t-2"}
+    assert sweep(log_dir / "t-1", KEY, VALUE) == sweep(log_dir / "t-2", KEY, VALUE) == []

@@ -180,7 +180,7 @@ class SparkProcess:
         expressions: Sequence[str],
         require_wanted: Callable[[], None],
     ) -> list[Any]:
-        """Searches segment files with Spark SQL: of each its records, and the ranges of offsets.
+        """Searches segment files with Spark SQL; gives a `SearchResult` of each, as JSON.
 
         Args:
             segments: each as `partition`, its name, and `source`, a `SegmentSource` as JSON.
@@ -189,7 +189,6 @@ class SparkProcess:
 
         Raises:
             ConfigError: an expression cannot be evaluated.
-            CorruptError, OSError: a file cannot be read.
             EngineUnavailableError, EngineError: as `run`.
         """
         search = _Search()

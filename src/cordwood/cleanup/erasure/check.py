@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import count_in
+from cordwood.cleanup.engine.search.search import Searched
 from cordwood.cleanup.erasure.report import (
     ED25519,
     ErasedBeside,
@@ -28,6 +29,7 @@ from cordwood.cleanup.erasure.report import (
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 from cordwood.storage.reading.source import SegmentSource
 
@@ -208,8 +210,9 @@ class _Partition:
                 size_bytes=size_bytes,
                 modified_ns=0,
             )
+            searched = Searched(partition=TopicPartition.parse(self._name), source=source)
             try:
-                return present_in(source, self._erased)
+                return present_in(searched, self._erased)
             except CorruptError:
                 # The end of a batch that was being written is there by now.
                 if OS.facts_of(path).size_bytes == size_bytes:

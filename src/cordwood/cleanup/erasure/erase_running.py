@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from cordwood.cleanup.access.online.running_log import RunningLog
@@ -17,7 +18,7 @@ from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, ErasureBackend
 from cordwood.cleanup.erasure.stray_files import partitions_below
-from cordwood.cleanup.plan.request import Listener
+from cordwood.cleanup.plan.request import Listener, Resolved
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.errors import CordwoodError
@@ -54,6 +55,7 @@ def erase_online(
     homes = [
         each.path for each in manager.logs.directories if each.path not in context.failures.offline
     ]
+    request = replace(request, resolve=_resolve_in(manager))
     erasing = Erasing(
         request, backend, homes, holds=context.holds, listener=listener, fs=context.fs
     )
@@ -79,6 +81,16 @@ def erase_online(
             _add_beside(erasing, manager, home)
         _add_trash(erasing, logs, context, homes, dry_run=request.dry_run)
         return erasing.run()
+
+
+def _resolve_in(manager: CleanerManager) -> Callable[[str], Resolved | None]:
+    """The settings of topics by their running logs."""
+    configs = {log.topic_partition.topic: log.config for log in manager.current_logs()}
+
+    def resolve(topic: str) -> Resolved | None:
+        return Resolved(config=configs[topic], origin={}) if topic in configs else None
+
+    return resolve
 
 
 def _add_trash(

@@ -1,6 +1,7 @@
 """The steps of an erasure, of stopped logs or of running ones.
 
 1. Every segment of the topics is searched, and so are the files beside live logs. Nothing changes.
+   A log with a segment that cannot be searched fails as a whole, and a file beside logs by itself.
 2. What is to be done is written to each log directory (`pending`), with the lines for the ledgers.
 3. Segments with records to be erased are rewritten and put in place, as by a compaction.
 4. Files beside live logs are rewritten; directories that wait for their deletion are removed.
@@ -175,7 +176,7 @@ class Erasing:
 
         Raises:
             ConfigError: the expression cannot be evaluated.
-            CorruptError: a ledger, or a file that is searched, cannot be read.
+            CorruptError: a ledger cannot be read.
             EngineError: the engine is needed and unavailable.
             OSError, NoSpaceError: the disk refused the plan; nothing was changed.
         """
@@ -416,7 +417,7 @@ class Erasing:
         """Searches the rewritten files: nothing must be found.
 
         Raises:
-            CorruptError, OSError, EngineError: as the first search.
+            CorruptError, OSError, EngineError: as `RecordSearch.search_again`.
         """
         for each in self._alive():
             with each.log.guard():

@@ -8,6 +8,7 @@ from pathlib import Path
 from cordwood.cleanup.access.commit import StalePlanError
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import count_in, united, within
+from cordwood.cleanup.engine.search.search import Searched
 from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.pending import PlannedErasure
 from cordwood.cleanup.erasure.report import (
@@ -20,7 +21,6 @@ from cordwood.cleanup.erasure.stray_files import StrayFile
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
-from cordwood.storage.reading.source import SegmentSource
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class StrayErasure:
 
 def still_planned(
     planned: PlannedErasure,
-    source: SegmentSource,
+    searched: Searched,
     erased: OffsetRanges,
     *,
     name: str | None = None,
@@ -140,14 +140,16 @@ def still_planned(
     """Offsets of one file that an interrupted run has planned and not erased.
 
     Raises:
+        CorruptError, OSError: it cannot be read.
         StalePlanError: the file has changed since, and still has records at such offsets that this
             run has not found: nobody can say that they are the same ones.
     """
+    source = searched.source
     offsets = within(planned.erased, source.base_offset, source.next_base_offset)
     if not offsets:
         return ()
     facts = planned.files.get(name or Path(source.path).name)
-    present = present_in(source, offsets, fs=fs)
+    present = present_in(searched, offsets, fs=fs)
     if facts is not None and facts.size == source.size_bytes:
         return present
     if count_in(united([*erased, *present])) > count_in(erased):

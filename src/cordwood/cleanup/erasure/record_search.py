@@ -9,12 +9,13 @@ from pathlib import Path
 
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import united
-from cordwood.cleanup.engine.search.search import Found, Searched
+from cordwood.cleanup.engine.search.search import Found, Searched, SearchResult, Unsearched
 from cordwood.cleanup.erasure.pending import Pending, PlannedErasure
 from cordwood.cleanup.erasure.planned_files import LogErasure, StrayErasure, still_planned
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, ErasureBackend
-from cordwood.cleanup.erasure.stray_files import stray_files_in
+from cordwood.cleanup.erasure.stray_files import StrayFile, stray_files_in
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.request import Listener
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
@@ -44,11 +45,11 @@ class RecordSearch:
     def search(self, logs: Sequence[LogErasure], strays: Sequence[StrayErasure]) -> None:
         """Plans the erasure of each log and file; adds what an interrupted run has planned.
 
-        All files are searched at once.
+        All files are searched at once. One that cannot be searched fails its log, or itself.
 
         Raises:
             ConfigError: the expression cannot be evaluated.
-            CorruptError, OSError, EngineError: they cannot be searched.
+            EngineError: the engine fails.
         """
         wanted = [
             each.log.searched(source)
@@ -56,10 +57,9 @@ class RecordSearch:
             if not each.error
             for source in each.log.sources
         ]
-        wanted += [
-            Searched(partition=each.file.partition, source=each.file.source) for each in strays
-        ]
-        found = self._found_in([each for each in wanted if self._is_searched(each.partition)])
+        wanted += [self._searched_file(each.file) for each in strays]
+        results = self._results_of([each for each in wanted if self._is_searched(each.partition)])
+        found = _found_of(results, logs, strays)
         found |= self._found_in_rolled(logs, found)
         for each_found in found.values():
             self.by_key.update(each_found.by_key)
@@ -68,6 +68,8 @@ class RecordSearch:
                 with each.log.guard():
                     each.planned = self._plan_of_log(each, found)
         for one in strays:
+            if one.error:
+                continue
             try:
                 one.planned = self._plan_of_file(one, found.get(one.file.source.path))
             except (CordwoodError, OSError) as error:
@@ -85,19 +87,22 @@ class RecordSearch:
             with each.log.guard():
                 rolled = each.log.roll_if_touched(united(r for one in offsets for r in one))
                 wanted += [each.log.searched(s) for s in rolled]
-        return self._found_in(wanted) if wanted else {}
+        return _found_of(self._results_of(wanted), logs) if wanted else {}
 
     def _is_searched(self, partition: TopicPartition) -> bool:
         """Whether it is a target of this run, not only of one that was interrupted."""
         return any(target.covers(partition) for target in self._request.targets)
 
-    def _found_in(self, wanted: Sequence[Searched]) -> dict[str, Found]:
+    def _searched_file(self, file: StrayFile) -> Searched:
+        bounds = self._request.bounds_of(file.partition.topic)
+        return Searched(partition=file.partition, source=file.source, bounds=bounds)
+
+    def _results_of(self, wanted: Sequence[Searched]) -> dict[str, SearchResult]:
         total = sum(each.source.size_bytes for each in wanted)
         self._listener.begin("searching", len(wanted))
-        searcher = self._backend.searcher(total)
-        found = dict(zip((each.source.path for each in wanted), searcher.find(wanted), strict=True))
+        results = self._backend.searcher(total).find(wanted)
         self._listener.advance("searching")
-        return found
+        return {each.source.path: result for each, result in zip(wanted, results, strict=True)}
 
     def _earlier(self, home: Path, name: str) -> PlannedErasure | None:
         pending = self._before.get(home)
@@ -110,7 +115,9 @@ class RecordSearch:
         earlier = self._earlier(log.home, each.name)
         if earlier is not None:
             left = [
-                r for source in sources for r in still_planned(earlier, source, erased, fs=self._fs)
+                r
+                for source in sources
+                for r in still_planned(earlier, log.searched(source), erased, fs=self._fs)
             ]
             return replace(earlier, erased=united([*earlier.erased, *left, *erased]))
         if len(files) < len(sources):
@@ -128,7 +135,8 @@ class RecordSearch:
         erased = () if found is None else found.offsets
         earlier = self._earlier(one.home, one.name)
         if earlier is not None:
-            still_planned(earlier, one.file.source, erased, name=one.name, fs=self._fs)
+            searched = self._searched_file(one.file)
+            still_planned(earlier, searched, erased, name=one.name, fs=self._fs)
             return replace(earlier, erased=united([*earlier.erased, *erased]))
         if found is None:
             return None
@@ -143,10 +151,12 @@ class RecordSearch:
     def search_again(
         self, logs: Sequence[LogErasure], strays: Sequence[StrayErasure]
     ) -> dict[str, str]:
-        """Searches the rewritten files; by name, those that still have a record to be erased.
+        """Searches the rewritten files; by name, those that may still have a record to be erased.
 
         Raises:
-            CorruptError, OSError, EngineError: as the first search.
+            CorruptError: a name in a directory of files is no offset.
+            OSError: a directory cannot be read.
+            EngineError: the engine fails.
         """
         wanted: list[tuple[LogErasure | StrayErasure, Searched]] = []
         for each in logs:
@@ -157,20 +167,50 @@ class RecordSearch:
         for one in strays:
             if one.erased and not one.error:
                 files = stray_files_in(one.file.path.parent, one.file.partition, fs=self._fs)
-                source = next(f.source for f in files if f.path == one.file.path)
-                wanted.append((one, Searched(partition=one.file.partition, source=source)))
+                file = next(f for f in files if f.path == one.file.path)
+                wanted.append((one, self._searched_file(file)))
         searched = [each for _, each in wanted if self._is_searched(each.partition)]
-        found = self._found_in(searched) if searched else {}
+        results = self._results_of(searched) if searched else {}
         failed = {}
         for owner, each_of in wanted:
             path = each_of.source.path
-            left = united(
-                [
-                    *present_in(each_of.source, owner.erased, fs=self._fs),
-                    *(found[path].offsets if path in found else ()),
-                ]
-            )
+            try:
+                left = self._left_in(each_of, owner.erased, results.get(path))
+            except (CordwoodError, OSError) as error:
+                failed[owner.name] = str(error)
+                continue
             if left:
                 text = f"records are still found after the erasure, first at offset {left[0][0]}"
                 failed[owner.name] = f"{path}: {text}"
         return failed
+
+    def _left_in(
+        self, searched: Searched, erased: OffsetRanges, result: SearchResult | None
+    ) -> OffsetRanges:
+        """The offsets of a rewritten file that were to go.
+
+        Raises:
+            CorruptError, OSError: it cannot be searched.
+        """
+        if isinstance(result, Unsearched):
+            raise result.error
+        found = () if result is None else result.offsets
+        return united([*present_in(searched, erased, fs=self._fs), *found])
+
+
+def _found_of(
+    results: Mapping[str, SearchResult],
+    logs: Sequence[LogErasure],
+    strays: Sequence[StrayErasure] = (),
+) -> dict[str, Found]:
+    """The findings by file; fails logs of which a file could not be searched, and such files."""
+    failed = {path: each.error for path, each in results.items() if isinstance(each, Unsearched)}
+    for each in logs:
+        for source in () if each.error else each.log.sources:
+            if source.path in failed:
+                with each.log.guard():
+                    raise failed[source.path]
+    for one in strays:
+        if one.file.source.path in failed:
+            one.error = str(failed[one.file.source.path])
+    return {path: each for path, each in results.items() if isinstance(each, Found)}

@@ -12,6 +12,7 @@ from cordwood.cleanup.erasure.criteria import Criteria, Suppressions, Target
 from cordwood.cleanup.erasure.report import ErasureReport, ReportStatus
 from cordwood.cleanup.plan.request import Resolved
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.reading.source import WIDEST, ReadBounds
 
 if TYPE_CHECKING:
     from cordwood.cleanup.engine.search.search import (
@@ -47,6 +48,13 @@ class EraseRequest:
     dry_run: bool = False
     max_extra_bytes: int | None = None
     elsewhere: Callable[[TopicPartition], Sequence[int]] = lambda _: ()
+
+    def bounds_of(self, topic: str) -> ReadBounds:
+        """The bounds of a reader of the topic's files."""
+        resolved = self.resolve(topic)
+        if resolved is None:
+            return WIDEST
+        return ReadBounds(record_bytes_max=resolved.config.max_decompressed_message_bytes)
 
     @property
     def is_from_ledger(self) -> bool:

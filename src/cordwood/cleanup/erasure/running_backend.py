@@ -13,10 +13,11 @@ from typing import Any, Protocol, runtime_checkable
 from cordwood.cleanup.access.commit import Engine
 from cordwood.cleanup.engine.search.search import (
     ExactKeys,
-    Found,
     Searched,
     Searcher,
     SearcherHere,
+    SearchResult,
+    result_from_json,
 )
 from cordwood.cleanup.engine.thread_engine import ThreadEngine
 from cordwood.cleanup.erasure.request import EraseRequest
@@ -47,7 +48,7 @@ class SearchingEngine(Protocol):
         expressions: Sequence[str],
         require_wanted: Callable[[], None],
     ) -> list[Any]:
-        """The number of records of each segment, and the ranges of offsets that match."""
+        """The result of each segment, as `result_from_json` takes it."""
 
 
 class RunningBackend:
@@ -109,7 +110,7 @@ class _WhereSearcher:
         self._expressions = list(expressions)
         self._require_wanted = require_wanted
 
-    def find(self, segments: Sequence[Searched]) -> list[Found]:
+    def find(self, segments: Sequence[Searched]) -> list[SearchResult]:
         """Has the engine search with the expressions."""
         asked = [
             {
@@ -120,7 +121,4 @@ class _WhereSearcher:
             for each in segments
         ]
         found = self._engine.search(asked, self._expressions, self._require_wanted)
-        return [
-            Found(offsets=tuple((first, last) for first, last in ranges), records=records)
-            for records, ranges in found
-        ]
+        return list(map(result_from_json, found))

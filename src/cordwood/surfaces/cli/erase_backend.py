@@ -15,11 +15,11 @@ from cordwood.cleanup.engine.search.condition import Condition, parse_condition
 from cordwood.cleanup.engine.search.search import (
     ByRecord,
     ExactKeys,
-    Found,
     Matcher,
     Searched,
     Searcher,
     SearcherHere,
+    SearchResult,
     joined,
 )
 from cordwood.cleanup.engine.thread_engine import ThreadEngine
@@ -103,7 +103,7 @@ class _All:
     def __init__(self, searchers: list[Searcher]) -> None:
         self._searchers = searchers
 
-    def find(self, segments: Sequence[Searched]) -> list[Found]:
+    def find(self, segments: Sequence[Searched]) -> list[SearchResult]:
         """Searches by each searcher in turn, and joins what they find in each segment."""
         found = [searcher.find(segments) for searcher in self._searchers]
         return [joined(ones) for ones in zip(*found, strict=True)]

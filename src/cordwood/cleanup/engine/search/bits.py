@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.engine.search.offsets import ranges_of
+from cordwood.cleanup.engine.search.search import Searched
 from cordwood.cleanup.engine.segment_facts import SegmentFacts
 from cordwood.cleanup.engine.survivors import Progress, no_progress
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
@@ -68,7 +69,7 @@ def _facts_of(
     return fact
 
 
-def present_in(source: SegmentSource, ranges: OffsetRanges, *, fs: FileSystem = OS) -> OffsetRanges:
+def present_in(searched: Searched, ranges: OffsetRanges, *, fs: FileSystem = OS) -> OffsetRanges:
     """The offsets of `ranges` that have a record of data in a file.
 
     Raises:
@@ -77,9 +78,9 @@ def present_in(source: SegmentSource, ranges: OffsetRanges, *, fs: FileSystem = 
     """
     looked_for = np.array(ranges, dtype=np.int64).reshape(-1, 2)
     found: list[int] = []
-    for block in SegmentReader(fs=fs).blocks(source):
+    for block in SegmentReader(bounds=searched.bounds, fs=fs).blocks(searched.source):
         for row in rows_overlapping(block, looked_for).tolist():
-            offsets = block.offsets(row)
+            offsets = block.offsets(row, record_bytes_max=searched.bounds.record_bytes_max)
             found += offsets[contains(looked_for, offsets)].tolist()
     return ranges_of(found)
 

@@ -10,20 +10,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.engine.search.offsets import ranges_of, united
 from cordwood.cleanup.engine.survivors import Progress, no_progress
-from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.compaction_values import (
+    OffsetRanges,
+    failure_from_json,
+    failure_to_json,
+)
 from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table
 from cordwood.format.native import records as results
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch_of
+from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Bytes, Payload
@@ -54,17 +59,41 @@ class Found:
     records: int
     by_key: Mapping[bytes, int] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """The JSON that travels from the process of an engine, which searches for no keys."""
+        return {"records": self.records, "offsets": self.offsets}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsearched:
+    """A file that is damaged, or cannot be read, or has a record over its topic's bound."""
+
+    error: CordwoodError | OSError
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON that travels from the process of an engine."""
+        return {"failure": failure_to_json(self.error)}
+
+
+SearchResult = Found | Unsearched
+
+
+def result_from_json(value: Mapping[str, Any]) -> SearchResult:
+    """The result in what its `to_json` gave."""
+    if "failure" in value:
+        return Unsearched(error=failure_from_json(value["failure"]))
+    ranges = tuple((first, last) for first, last in value["offsets"])
+    return Found(offsets=ranges, records=value["records"])
+
 
 class Searcher(Protocol):
     """Searches many files at once."""
 
-    def find(self, segments: Sequence[Searched]) -> list[Found]:
-        """The records found in each file, in their order.
+    def find(self, segments: Sequence[Searched]) -> list[SearchResult]:
+        """The result of each file, in their order.
 
         Raises:
-            CorruptError: a file is damaged.
             ConfigError: the expression cannot be evaluated.
-            OSError: a file cannot be read.
             EngineError: the engine fails.
         """
 
@@ -76,7 +105,8 @@ class Matcher(Protocol):
         """Searches one file.
 
         Raises:
-            CorruptError, OSError: as `Searcher.find`.
+            CorruptError: it is damaged.
+            OSError: it cannot be read.
         """
 
 
@@ -219,21 +249,28 @@ class SearcherHere:
         self._progress = progress
         self._fs = fs
 
-    def find(self, segments: Sequence[Searched]) -> list[Found]:
+    def find(self, segments: Sequence[Searched]) -> list[SearchResult]:
         """Searches in this process, one segment after another."""
         return [search_one(each, self._matchers, self._progress, self._fs) for each in segments]
 
 
 def search_one(
     searched: Searched, matchers: Sequence[Matcher], progress: Progress, fs: FileSystem
-) -> Found:
+) -> SearchResult:
     """The records that one of several matchers finds in a file."""
-    found = [each.search(searched, progress=progress, fs=fs) for each in matchers]
-    return joined(found)
+    try:
+        return joined([each.search(searched, progress=progress, fs=fs) for each in matchers])
+    except (CorruptError, OSError) as error:
+        return Unsearched(error=error)
 
 
-def joined(found: Sequence[Found]) -> Found:
-    """The union of what several searches of one file have found."""
+def joined(results: Sequence[SearchResult]) -> SearchResult:
+    """The union of what several searches of one file have found; a failed one fails all."""
+    found = []
+    for each in results:
+        if isinstance(each, Unsearched):
+            return each
+        found.append(each)
     ranges = [each for one in found for each in one.offsets]
     by_key = sum((Counter(one.by_key) for one in found), Counter[bytes]())
     return Found(offsets=united(ranges), records=max(one.records for one in found), by_key=by_key)

@@ -136,7 +136,7 @@ def _search(line: Line, runner: Any, message: dict[str, Any]) -> None:
         failure = error if known else EngineError(f"{type(error).__name__}: {text_of(error)}")
         line.say(of="not found", run=number, failure=failure_to_json(failure))
     else:
-        line.say(of="found", run=number, found=[[each.records, each.offsets] for each in found])
+        line.say(of="found", run=number, found=[each.to_json() for each in found])
 
 
 def _watch_machine(line: Line, process: Any) -> None:

@@ -16,13 +16,20 @@ import numpy as np
 
 from cordwood.cleanup.engine.search.condition import Condition
 from cordwood.cleanup.engine.search.offsets import ranges_of, united
-from cordwood.cleanup.engine.search.search import Found, Matcher, Searched, search_one
+from cordwood.cleanup.engine.search.search import (
+    Found,
+    Matcher,
+    Searched,
+    SearchResult,
+    Unsearched,
+    search_one,
+)
 from cordwood.cleanup.engine.spark.error_text import first_line_of, text_of
 from cordwood.cleanup.engine.spark.runner import Row, Runner
 from cordwood.cleanup.engine.survivors import no_progress
 from cordwood.cleanup.plan.compaction_values import OffsetRanges, failure_from_json, failure_to_json
 from cordwood.format.record import Record
-from cordwood.model.errors import ConfigError, CordwoodError, EngineError
+from cordwood.model.errors import ConfigError, CordwoodError, CorruptError, EngineError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.segment_reader import SegmentReader
 
@@ -36,7 +43,9 @@ COLUMNS: Final = (
     "key binary, value binary, key_text string, value_text string, headers map<string, binary>"
 )
 _FILE: Final = "__cordwood_file"
-_DAMAGE: Final = "cordwood-damage:"
+#: Set in the one row that a damaged file has, whose offset is none.
+_DAMAGE: Final = "__cordwood_damage"
+_NO_OFFSET: Final = -1
 _ROWS_MAX, _BYTES_MAX = 4096, 8 << 20
 _MESSAGE_CHARACTERS_MAX = 300
 
@@ -53,34 +62,36 @@ class SparkSearcher:
         self._slots = slots
         self._fs = fs
 
-    def find(self, segments: Sequence[Searched]) -> list[Found]:
+    def find(self, segments: Sequence[Searched]) -> list[SearchResult]:
         """Searches in tasks of Spark, each with a share of the segments."""
         shares = shared_out(segments, 4 * self._slots)
         matchers, fs = self._matchers, self._fs
 
         def task(number: int) -> Iterator[Row]:
             for at in shares[number]:
-                try:
-                    found = search_one(segments[at], matchers, no_progress, fs)
-                    by_key = {key.hex(): count for key, count in found.by_key.items()}
-                    value: dict[str, Any] = {"at": at, "records": found.records, "keys": by_key}
-                    yield Row(number, _FOUND, json.dumps([value, found.offsets]).encode())
-                except (CordwoodError, OSError) as error:
-                    yield Row(number, _ERROR, json.dumps(failure_to_json(error)).encode())
+                found = search_one(segments[at], matchers, no_progress, fs)
+                if isinstance(found, Unsearched):
+                    failure = failure_to_json(found.error)
+                    yield Row(number, _ERROR, json.dumps([at, failure]).encode())
+                    continue
+                by_key = {key.hex(): count for key, count in found.by_key.items()}
+                value: dict[str, Any] = {"records": found.records, "keys": by_key}
+                yield Row(number, _FOUND, json.dumps([at, value, found.offsets]).encode())
 
         try:
             rows = self._runner.run(len(shares), task) if shares else []
         except Exception as error:
             raise EngineError(f"Spark failed the search: {first_line_of(error)}") from error
-        results: dict[int, Found] = {}
+        results: dict[int, SearchResult] = {}
         for row in rows:
-            value = json.loads(row.payload)
             if row.kind == _ERROR:
-                raise failure_from_json(value)
-            facts, offsets = value
+                at, failure = json.loads(row.payload)
+                results[at] = Unsearched(error=failure_from_json(failure))
+                continue
+            at, facts, offsets = json.loads(row.payload)
             ranges = tuple((first, last) for first, last in offsets)
             by_key = {bytes.fromhex(key): count for key, count in facts["keys"].items()}
-            results[facts["at"]] = Found(offsets=ranges, records=facts["records"], by_key=by_key)
+            results[at] = Found(offsets=ranges, records=facts["records"], by_key=by_key)
         return [results[at] for at in range(len(segments))]
 
 
@@ -104,33 +115,51 @@ class WhereSearcher:
         for condition in self._conditions:
             _analyzed(frame, condition).schema  # noqa: B018  # Connect analyzes it here
 
-    def find(self, segments: Sequence[Searched]) -> list[Found]:
+    def find(self, segments: Sequence[Searched]) -> list[SearchResult]:
         """Finds the records for which an SQL expression holds."""
         self.require_valid()
         counts = [_count_of(each) for each in segments]
         ranges: list[list[tuple[int, int]]] = [[] for _ in segments]
-        if segments:
-            shares = shared_out(segments, 4 * self._slots)
-            frame = self._session.range(0, len(shares), 1, len(shares)).mapInArrow(
-                _decoder(list(segments), shares), f"{COLUMNS}, {_FILE} int"
+        damage: dict[int, str] = {}
+        readable = [at for at, count in enumerate(counts) if isinstance(count, int)]
+        if readable:
+            shares = shared_out([segments[at] for at in readable], 4 * self._slots)
+            files = [[readable[at] for at in share] for share in shares]
+            frame = self._session.range(0, len(files), 1, len(files)).mapInArrow(
+                _decoder(list(segments), files), f"{COLUMNS}, {_FILE} int, {_DAMAGE} string"
             )
             for condition in self._conditions:
-                for at, found in self._matching(frame, condition).items():
-                    ranges[at] += found
-        return [
-            Found(offsets=united(found), records=records)
-            for found, records in zip(ranges, counts, strict=True)
-        ]
+                found, damaged = self._matching(frame, condition)
+                damage |= damaged
+                for at, offsets in found.items():
+                    ranges[at] += offsets
+        results: list[SearchResult] = []
+        for at, count in enumerate(counts):
+            if isinstance(count, Unsearched):
+                results.append(count)
+            elif at in damage:
+                results.append(Unsearched(error=failure_from_json(json.loads(damage[at]))))
+            else:
+                results.append(Found(offsets=united(ranges[at]), records=count))
+        return results
 
-    def _matching(self, frame: Any, condition: Condition) -> dict[int, OffsetRanges]:
+    def _matching(
+        self, frame: Any, condition: Condition
+    ) -> tuple[dict[int, OffsetRanges], dict[int, str]]:
+        """The offsets that match, by file, and the failures of files that are damaged."""
+        # The row of a damaged file has no values that the condition could be evaluated for.
+        sql = f"CASE WHEN {_DAMAGE} IS NOT NULL THEN TRUE ELSE {condition.sql} END"
         try:
-            table = _analyzed(frame, condition).select(_FILE, "offset").toArrow()
-        except ConfigError:
-            raise
+            table = frame.filter(sql).select(_FILE, "offset", _DAMAGE).toArrow()
         except Exception as error:
             raise _failure(error, condition) from error
-        files, offsets = (column.to_numpy() for column in table.columns)
-        return {int(at): ranges_of(offsets[files == at].tolist()) for at in np.unique(files)}
+        files, offsets = table.column(0).to_numpy(), table.column(1).to_numpy()
+        found = {int(at): ranges_of(offsets[files == at].tolist()) for at in np.unique(files)}
+        damage = {
+            int(files[row]): table.column(2)[row].as_py()
+            for row in np.flatnonzero(offsets == _NO_OFFSET).tolist()
+        }
+        return found, damage
 
 
 def shared_out(segments: Sequence[Searched], parts: int) -> list[list[int]]:
@@ -152,12 +181,9 @@ def _analyzed(frame: Any, condition: Condition) -> Any:
         raise _failure(error, condition) from error
 
 
-def _failure(error: Exception, condition: Condition) -> CordwoodError | OSError:
+def _failure(error: Exception, condition: Condition) -> CordwoodError:
     """Spark's error as one of Cordwood's; of a wrong expression in one line."""
     text = text_of(error)
-    damage = re.search(re.escape(_DAMAGE) + r"(\{.*?\})#", text)
-    if damage is not None:
-        return failure_from_json(json.loads(damage[1]))
     reason = next((line for line in text.splitlines() if re.search(r"\[[A-Z_.]+\]", line)), "")
     if not reason:
         first = next(iter(text.splitlines()), type(error).__name__)
@@ -166,13 +192,16 @@ def _failure(error: Exception, condition: Condition) -> CordwoodError | OSError:
     return ConfigError(f"--where {condition.text!r}: {reason}")
 
 
-def _count_of(searched: Searched) -> int:
-    blocks = SegmentReader().blocks(searched.source)
-    return sum(block.records_count for block in blocks)
+def _count_of(searched: Searched) -> int | Unsearched:
+    try:
+        blocks = SegmentReader(bounds=searched.bounds).blocks(searched.source)
+        return sum(block.records_count for block in blocks)
+    except (CorruptError, OSError) as error:
+        return Unsearched(error=error)
 
 
 def _decoder(segments: list[Searched], shares: list[list[int]]) -> Any:
-    """A function for mapInArrow: the records of the files of a task."""
+    """A function for mapInArrow: the records of the files of a task, and a row for damage."""
 
     def decode(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -180,9 +209,9 @@ def _decoder(segments: list[Searched], shares: list[list[int]]) -> Any:
                 for at in shares[number]:
                     try:
                         yield from _records_of(segments[at], at)
-                    except (CordwoodError, OSError) as error:
+                    except (CorruptError, OSError) as error:
                         damage = json.dumps(failure_to_json(error))
-                        raise RuntimeError(f"{_DAMAGE}{damage}#") from None
+                        yield _arrow_of([{"offset": _NO_OFFSET, _FILE: at, _DAMAGE: damage}])
 
     return decode
 
@@ -243,6 +272,7 @@ def _arrow_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
             ("value_text", pa.string()),
             ("headers", pa.map_(pa.string(), pa.binary())),
             (_FILE, pa.int32()),
+            (_DAMAGE, pa.string()),
         ]
     )
     return pa.RecordBatch.from_pylist(rows, schema)
