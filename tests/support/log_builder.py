@@ -59,7 +59,7 @@ from cordwood.testing.reference_cleaner import index_entries
 #: The moment that tests take for now, unless they say otherwise (ms).
 NOW_MS = 1_700_000_000_000
 _HOUR_MS = 3_600_000
-_TOPIC_ID = parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")
+TOPIC_ID = parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -301,7 +301,7 @@ class LogBuilder:
         (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(
             build_leader_epoch_checkpoint(self._epochs_from_start())
         )
-        (directory / PARTITION_METADATA).write_bytes(build_partition_metadata(_TOPIC_ID))
+        (directory / PARTITION_METADATA).write_bytes(build_partition_metadata(TOPIC_ID))
         return directory
 
     def _epochs_from_start(self) -> list[tuple[int, int]]:

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from cordwood.cleanup.verification.offsets import PartitionFacts
+from cordwood.configs.sources import Sources, resolve_topic
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
-from cordwood.format.meta_properties import parse_meta_properties
+from cordwood.format.meta_properties import MetaProperties, parse_meta_properties
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.metadata.replay import MetadataImage, read_metadata_image
-from cordwood.model.errors import CordwoodError, CorruptError
+from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 from cordwood.storage.reread import reread
@@ -27,6 +29,7 @@ class ClusterFacts:
         self._paths = paths
         self._warn = on_warning
         self._images: dict[Path, MetadataImage | None] = {}
+        self._bounds: dict[tuple[Path, str], int] = {}
 
     def of(self, log_dir: Path, partition: TopicPartition) -> PartitionFacts:
         """The facts about a partition in a log directory; none without a metadata log."""
@@ -42,7 +45,25 @@ class ClusterFacts:
             is_compacted=None if policy is None else "compact" in policy.lower(),
             is_alone=len(image.brokers) <= 1 and (found is None or len(found.replicas) <= 1),
             is_tiered=settings.get("remote.storage.enable", "").lower() == "true",
+            record_bytes_max=self._bound_of(image, log_dir, partition.topic),
         )
+
+    def _bound_of(self, image: MetadataImage, log_dir: Path, topic: str) -> int:
+        key = log_dir, topic
+        if key not in self._bounds:
+            self._bounds[key] = self._resolved_bound(image, log_dir, topic)
+        return self._bounds[key]
+
+    def _resolved_bound(self, image: MetadataImage, log_dir: Path, topic: str) -> int:
+        meta = _meta_of(log_dir)
+        node_id = None if meta is None else meta.node_id
+        try:
+            found = resolve_topic(Sources(metadata=image), topic, node_id=node_id)
+        except ConfigError as error:
+            self._warn(f"{error}: its bound on the size of a record is not known")
+            return RECORD_BYTES_MAX
+        assert found is not None, "the metadata log describes it"
+        return found.config.max_decompressed_message_bytes
 
     def _image_of(self, log_dir: Path) -> MetadataImage | None:
         if log_dir not in self._images:
@@ -68,8 +89,13 @@ class ClusterFacts:
 
 
 def _cluster_id_of(log_dir: Path) -> str | None:
+    meta = _meta_of(log_dir)
+    return None if meta is None else meta.cluster_id
+
+
+def _meta_of(log_dir: Path) -> MetaProperties | None:
     try:
         data = OS.read_bytes(log_dir / META_PROPERTIES)
-        return parse_meta_properties(data, reads_directory_id=False).cluster_id
+        return parse_meta_properties(data, reads_directory_id=False)
     except (OSError, CorruptError):
         return None

@@ -24,11 +24,11 @@ from cordwood.format.control_record import (
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels
 from cordwood.format.record_batch import CONTROL_RECORDS_BYTES_MAX
-from cordwood.model.errors import BatchTooLargeError, CorruptError
+from cordwood.model.errors import BatchTooLargeError, CorruptError, OversizedRecordError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Flags, Ints
 from cordwood.storage.reading.segment_reader import CUT_OFF, BadBatchError, SegmentReader
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _OFFSETS_PER_SEGMENT = 1 << 31
 
@@ -71,12 +71,19 @@ class SegmentCheck:
     is compared only as far as it is. `records` and `batches` count those of all segments.
     """
 
-    def __init__(self, findings: Findings, *, is_settled: bool = True, fs: FileSystem = OS) -> None:
+    def __init__(
+        self,
+        findings: Findings,
+        *,
+        bounds: ReadBounds = WIDEST,
+        is_settled: bool = True,
+        fs: FileSystem = OS,
+    ) -> None:
         """Takes where findings go, and whether the log's broker had stopped in good order."""
         self._findings = findings
         self._is_settled = is_settled
         self._fs = fs
-        self._reader = SegmentReader(fs=fs)
+        self._reader = SegmentReader(bounds=bounds, fs=fs)
         self._last_offset = -1
         self.is_sound = True
         self.records = 0
@@ -103,6 +110,8 @@ class SegmentCheck:
                 start = None
             except BadBatchError as error:
                 start = self._bad_batch(source, error, is_last=is_last)
+            except OversizedRecordError as error:
+                start = self._oversized_set(source, error)
             except (CorruptError, BatchTooLargeError) as error:
                 self._add(Rule.BATCH_LEGACY, source, error.reason, error.position or 0)
                 start = None
@@ -126,6 +135,13 @@ class SegmentCheck:
         if error.status in {rows_of.BAD_CRC, rows_of.BAD_COUNT} and size is not None:
             return at + size
         return None
+
+    def _oversized_set(self, source: SegmentSource, error: OversizedRecordError) -> int | None:
+        """Notes an old message whose set has too large a record; where the next batch begins."""
+        at = error.position or 0
+        self._add(Rule.RECORD_SIZE, source, error.reason, at)
+        size = self._size_at(source, at)
+        return None if size is None else at + size
 
     def _size_at(self, source: SegmentSource, position: int) -> int | None:
         with closing(self._fs.open(Path(source.path))) as file:
@@ -176,7 +192,9 @@ class SegmentCheck:
                 # One batch is left out, and the others are checked once more.
                 row = _row_at(block, error.position or 0)
                 wanted[row] = False
-                self._add_batch(Rule.COMPRESSION, block, row, error.reason)
+                is_oversized = isinstance(error, OversizedRecordError)
+                rule = Rule.RECORD_SIZE if is_oversized else Rule.COMPRESSION
+                self._add_batch(rule, block, row, error.reason)
         status = np.where(wanted, found[:, contents.CHECK_STATUS], contents.SOUND)
         for row in np.flatnonzero(status != contents.SOUND).tolist():
             rule, reason = _RECORDS[int(status[row])]

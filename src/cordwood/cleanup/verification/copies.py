@@ -39,11 +39,11 @@ from cordwood.format.file_names import LOG_SUFFIX, base_offset_of, is_log_file, 
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents
 from cordwood.model.clock import Clock
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, OversizedRecordError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Flags, Ints
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _ENTRIES_MAX = 1 << 22
 _OFFSET_MAX = (1 << 63) - 1
@@ -64,8 +64,8 @@ def compare_copies(
     """Compares the partitions of two log directories; changes nothing.
 
     `config_of` gives the settings of a topic, or None where they are not known: they say which
-    record of a key is the newest, which records rules remove whatever their keys, and for how long
-    a marker stays behind its data.
+    record of a key is the newest, which records rules remove whatever their keys, for how long a
+    marker stays behind its data, and how large a record may be.
 
     Raises:
         NotALogDirError: a path is no log directory, nor a partition's.
@@ -95,19 +95,21 @@ def compare_copies(
         elif old:
             try:
                 config = config_of(name.topic)
-                rules = RecordRules(now_ms=clock.now_ms())
+                rules, bounds = RecordRules(now_ms=clock.now_ms()), WIDEST
                 if config is not None:
                     rules = RecordRules.of(config, now_ms=rules.now_ms, legacy_horizon_ms=0)
-                comparison = _Comparison(old, new, starts.get(name, 0), rules, findings, fs)
+                    bounds = ReadBounds(record_bytes_max=config.max_decompressed_message_bytes)
+                start = starts.get(name, 0)
+                comparison = _Comparison(old, new, start, rules, findings, bounds, fs)
                 comparison.keep_markers(
                     None if config is None else config.delete_retention_ms, cleaned_at_ms
                 )
                 comparison.note_start(old_starts.get(name, 0))
                 facts = comparison.run(partial(progress.advance, str(name)))
             except CorruptError as error:
-                findings.add(
-                    Rule.UNREADABLE, error.path or path, error.reason, position=error.position
-                )
+                is_oversized = isinstance(error, OversizedRecordError)
+                rule = Rule.RECORD_SIZE if is_oversized else Rule.UNREADABLE
+                findings.add(rule, error.path or path, error.reason, position=error.position)
         result.logs.append(
             CheckedLog(
                 directory=path,
@@ -164,11 +166,12 @@ class _Side:
         sources: Sequence[SegmentSource],
         log_start: int,
         versions: VersionRule | None,
+        bounds: ReadBounds,
         fs: FileSystem,
     ) -> _Side:
         transactions = Transactions(log_start_offset=log_start, before=TransactionSummary())
         for source in sources:
-            for block in SegmentReader(fs=fs).blocks(source):
+            for block in SegmentReader(bounds=bounds, fs=fs).blocks(source):
                 transactions.note(block)
         transactions.end(())
         # No horizon has passed then: a tombstone counts as any record.
@@ -178,6 +181,7 @@ class _Side:
             ),
             seed=_SEED,
             log_start_offset=log_start,
+            bounds=bounds,
         )
         evidence = find_evidence(scope, sources, entries_max=_ENTRIES_MAX, fs=fs)
         return cls(sources, evidence, transactions)
@@ -203,17 +207,19 @@ class _Comparison:
         log_start: int,
         rules: RecordRules,
         findings: Findings,
+        bounds: ReadBounds,
         fs: FileSystem,
     ) -> None:
         self._log_start = max(log_start, new[0].base_offset)
-        self._old = _Side.of(old, self._log_start, rules.versions, fs)
-        self._new = _Side.of(new, self._log_start, rules.versions, fs)
+        self._old = _Side.of(old, self._log_start, rules.versions, bounds, fs)
+        self._new = _Side.of(new, self._log_start, rules.versions, bounds, fs)
         self._findings = findings
         self._removals = RemovalReader.of(rules)
         self._delete_retention_ms = 0
         self._stays_until_ms: int | None = None
         self._fs = fs
-        self._reader = ContentReader(Secrets.from_seed(_SEED).words, fs=fs)
+        self._bounds = bounds
+        self._reader = ContentReader(Secrets.from_seed(_SEED).words, bounds=bounds, fs=fs)
 
     def keep_markers(self, delete_retention_ms: int | None, cleaned_at_ms: int) -> None:
         """Sets how long markers stay; the last cleaning was not later than `cleaned_at_ms`."""
@@ -244,7 +250,7 @@ class _Comparison:
         ahead = Ahead(
             chunk
             for source in self._new.sources
-            for chunk in ContentReader(secrets, fs=self._fs).chunks(source)
+            for chunk in ContentReader(secrets, bounds=self._bounds, fs=self._fs).chunks(source)
         )
         self._after_newest = np.concatenate(
             [np.zeros(0, dtype=np.bool_), *map(self._trimmed, self._new.sources)]
@@ -281,7 +287,7 @@ class _Comparison:
         found = np.zeros(count, dtype=np.bool_)
         if self._removals is None:
             return found
-        first, reader = 0, SegmentReader(fs=self._fs)
+        first, reader = 0, SegmentReader(bounds=self._bounds, fs=self._fs)
         for block in reader.blocks(source):
             for payload in reader.payloads(block, block.has_data):
                 found[first + self._removals.gone(payload)] = True
@@ -290,7 +296,8 @@ class _Comparison:
 
     def _trimmed(self, source: SegmentSource) -> Flags:
         """The newest bits of a segment, as many as it has records."""
-        count = sum(block.records_count for block in SegmentReader(fs=self._fs).blocks(source))
+        reader = SegmentReader(bounds=self._bounds, fs=self._fs)
+        count = sum(block.records_count for block in reader.blocks(source))
         return self._new.newest_of(source)[:count]
 
     def _compare(

@@ -57,6 +57,11 @@ class Rule(Enum):
     RECORD_ORDER = "record-order", _RESTORE
     RECORD_COUNT = "record-count", _RESTORE
     COMPRESSION = "compression", _RESTORE
+    RECORD_SIZE = (
+        "record-size",
+        "Raise max.decompressed.message.bytes of the topic: until then the log is not compacted, "
+        "and a lookup by time fails, here",
+    )
     CONTROL_BATCH = "control-batch", _RESTORE
     MARKER_ORDER = "marker-order", _RESTORE
     MARKER_MISSING = "marker-missing", _RESTORE

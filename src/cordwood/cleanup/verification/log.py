@@ -35,7 +35,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import ReadBounds, SegmentSource
 from cordwood.storage.replace import is_recovery_needed
 
 _OFFSET_MAX = (1 << 63) - 1
@@ -124,7 +124,13 @@ class _LogCheck:
             for found in live.values()
             if found.kind is FileKind.LOG and found.base_offset is not None
         )
-        self._segments = SegmentCheck(findings, is_settled=is_settled, fs=fs)
+        record_bytes_max = bounds.removals.facts.record_bytes_max
+        self._segments = SegmentCheck(
+            findings,
+            bounds=ReadBounds(record_bytes_max=record_bytes_max),
+            is_settled=is_settled,
+            fs=fs,
+        )
 
     def run(self) -> LogFacts:
         first = self._bases[0] if self._bases else 0

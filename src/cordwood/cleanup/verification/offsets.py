@@ -24,6 +24,7 @@ from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.batch_header import DELETE_HORIZON_BIT
 from cordwood.format.native import batches as rows_of
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.storage.reading.block import Ints
 
 #: producer.id.expiration.ms of a broker that does not set it.
@@ -44,12 +45,14 @@ class PartitionFacts:
         is_compacted: whether cleanup.policy has `compact`; None if the topic does not say.
         is_alone: the cluster has no other broker, from which a compacted log could come.
         is_tiered: older segments lie in remote storage.
+        record_bytes_max: max.decompressed.message.bytes of its topic.
     """
 
     topic_id: uuid.UUID | None = None
     is_compacted: bool | None = None
     is_alone: bool = True
     is_tiered: bool = False
+    record_bytes_max: int = RECORD_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.storage.reading.block import Block
 from cordwood.storage.reading.segment_reader import SegmentReader
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.source import WIDEST, ReadBounds, SegmentSource
 
 _CONTROL = 0x20
 _TRANSACTIONAL = 0x10
@@ -49,6 +49,7 @@ class RecordSearch:
         sources: Sequence[SegmentSource],
         aborted: Sequence[AbortedTransaction] = (),
         *,
+        bounds: ReadBounds = WIDEST,
         progress: Callable[[int], None] = lambda _: None,
         fs: FileSystem = OS,
     ) -> None:
@@ -56,7 +57,8 @@ class RecordSearch:
         self._sources = sources
         self._aborted = AbortedTransactions(aborted)
         self._progress = progress
-        self._reader = SegmentReader(fs=fs)
+        self._bounds = bounds
+        self._reader = SegmentReader(bounds=bounds, fs=fs)
 
     def at(self, offset: int) -> FoundRecord | None:
         """The record at an offset; None where the log has none: it was removed, or never there.
@@ -104,7 +106,9 @@ class RecordSearch:
     def _records(self, block: Block, row: int) -> Iterator[FoundRecord]:
         table = block.table
         attributes = int(table[row, rows_of.ATTRIBUTES])
-        records, header = list(block.records(row)), block.batch(row).header
+        record_bytes_max = self._bounds.record_bytes_max
+        records = list(block.records(row, record_bytes_max=record_bytes_max))
+        header = block.batch(row).header
         is_control = bool(attributes & _CONTROL)
         is_aborted = bool(attributes & _TRANSACTIONAL) and not is_control
         if is_aborted:

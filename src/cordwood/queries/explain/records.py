@@ -9,6 +9,7 @@ from cordwood.queries.explain.answer import ExplainedRecord
 from cordwood.queries.explain.explanation import LogExplanation
 from cordwood.queries.explain.record_fate import RecordFate, key_fates, record_fate
 from cordwood.queries.explain.record_search import RecordSearch
+from cordwood.storage.reading.source import ReadBounds
 
 
 def explain_records(
@@ -30,7 +31,13 @@ def explain_records(
     """
     found = []
     for captured, explanation in logs:
-        search = RecordSearch(captured.sources, captured.aborted_above_start, progress=progress)
+        record_bytes_max = captured.view.config.max_decompressed_message_bytes
+        search = RecordSearch(
+            captured.sources,
+            captured.aborted_above_start,
+            bounds=ReadBounds(record_bytes_max=record_bytes_max),
+            progress=progress,
+        )
         if key is not None:
             fates = key_fates(explanation, list(search.with_key(key)))
         else:

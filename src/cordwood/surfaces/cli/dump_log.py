@@ -103,6 +103,7 @@ def _dump(options: DumpOptions, output: Output) -> int:
             decoder=_decoder(options),
             skip_record_metadata=options.has("skip-record-metadata"),
             bytes_max=options.bytes_max,
+            record_bytes_max=options.record_bytes_max,
         )
         index_options = IndexOptions(
             is_sanity_check=options.has("index-sanity-check"),

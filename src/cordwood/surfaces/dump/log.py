@@ -13,6 +13,7 @@ from cordwood.format.file_names import BOOTSTRAP_CHECKPOINT, LOG_SUFFIX, base_of
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.batches import SIZE_MAX, LogFile, PlacedBatch
 from cordwood.surfaces.dump.control import control_text
@@ -34,12 +35,16 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint(?:\.deleted|\.part)?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """Parts of a log that are printed; without a `decoder` the payload is left out."""
+    """Parts of a log that are printed; without a `decoder` the payload is left out.
+
+    `record_bytes_max` is how large a record of a compressed batch may be.
+    """
 
     is_deep: bool
     decoder: PayloadDecoder | None
     skip_record_metadata: bool
     bytes_max: int = SIZE_MAX
+    record_bytes_max: int = RECORD_BYTES_MAX
 
 
 def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, output: Output) -> None:
@@ -61,8 +66,9 @@ def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, outp
                 try:
                     _print_records(file, placed.batch, options, gaps, output)
                 except CorruptError as error:
+                    place = f"in the batch of offset {_offset_of(placed.batch)}"
                     raise CorruptError(
-                        f"in the batch at byte {placed.position}: {error.reason}", path=file.shown
+                        f"{place} at byte {placed.position}: {error.reason}", path=file.shown
                     ) from error
             position = placed.position + placed.batch.size_bytes
         trailing = log.size_bytes - position
@@ -102,14 +108,19 @@ def snapshot_id(name: str) -> tuple[int, int]:
 
 
 def messages_of(
-    batch: RecordBatch | LegacyBatch,
+    batch: RecordBatch | LegacyBatch, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[tuple[Record, LegacyBatch | None]]:
-    """The batch's records, those of magic 0 and 1 each with the message that it is."""
+    """The batch's records, those of magic 0 and 1 each with the message that it is.
+
+    Raises:
+        OversizedRecordError: one of a compressed batch takes more than `record_bytes_max`.
+        CorruptError: one cannot be read.
+    """
     if isinstance(batch, RecordBatch):
-        for record in batch.iter_records():
+        for record in batch.iter_records(record_bytes_max=record_bytes_max):
             yield record, None
     else:
-        for message in batch.messages():
+        for message in batch.messages(record_bytes_max=record_bytes_max):
             yield (
                 Record(message.offset, message.timestamp, message.key, message.value),
                 message,
@@ -129,6 +140,10 @@ def _print_first_line(file: NamedFile, output: Output) -> None:
             f"Snapshot end offset: {end_offset}, epoch: {epoch}",
             MetadataSnapshot(file=file.shown, end_offset=end_offset, epoch=epoch),
         )
+
+
+def _offset_of(batch: RecordBatch | LegacyBatch) -> int:
+    return batch.base_offset if isinstance(batch, RecordBatch) else batch.offset
 
 
 def _print_batch(placed: PlacedBatch, output: Output) -> None:
@@ -164,7 +179,7 @@ def _print_records(
     output: Output,
 ) -> None:
     is_control = isinstance(batch, RecordBatch) and batch.header.is_control
-    for record, message in messages_of(batch):
+    for record, message in messages_of(batch, record_bytes_max=options.record_bytes_max):
         gaps.saw(record.offset)
         if output.is_json:
             output.document(record_item(file.shown, batch, record, options.decoder))

@@ -12,11 +12,14 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.model.errors import ConfigError
 from cordwood.storage.reading.batches import SIZE_MAX
 from cordwood.surfaces.dump.decoders import STRING_DECODER
 
 MESSAGE_BYTES_MAX = 5 * 1024 * 1024
+
+_RECORD_BYTES = "max-decompressed-message-bytes"
 
 
 class _Arity(enum.Enum):
@@ -69,6 +72,14 @@ _OPTIONS: dict[str, tuple[_Arity, str, str]] = {
         _Arity.VALUE,
         "BYTES",
         f"How much of each .log to read. Default {SIZE_MAX}.",
+    ),
+    _RECORD_BYTES: (
+        _Arity.VALUE,
+        "BYTES",
+        (
+            "Cordwood's own: how large a record of a compressed batch may be; a larger one ends "
+            f"the file. Default {RECORD_BYTES_MAX}."
+        ),
     ),
     "key-decoder-class": (
         _Arity.OPTIONAL,
@@ -126,6 +137,7 @@ class DumpOptions:
     given: frozenset[str]
     message_bytes_max: int
     bytes_max: int
+    record_bytes_max: int
     key_decoder_class: str
     value_decoder_class: str
     log: tuple[str | None, str | None, str | None] = (None, None, None)
@@ -187,6 +199,7 @@ def parse_options(arguments: Sequence[str]) -> DumpOptions:
         given=frozenset(values),
         message_bytes_max=_number("max-message-size", values, MESSAGE_BYTES_MAX),
         bytes_max=_number("max-bytes", values, SIZE_MAX),
+        record_bytes_max=_number(_RECORD_BYTES, values, RECORD_BYTES_MAX, most=RECORD_BYTES_MAX),
         key_decoder_class=values.get("key-decoder-class") or STRING_DECODER,
         value_decoder_class=values.get("value-decoder-class") or STRING_DECODER,
         log=(values.get("log-level"), values.get("log-format"), values.get("log-file")),
@@ -235,7 +248,7 @@ def _files(text: str) -> tuple[str, ...]:
     return tuple(text.rstrip(",").split(",")) if text.rstrip(",") else ()
 
 
-def _number(name: str, values: dict[str, str | None], default: int) -> int:
+def _number(name: str, values: dict[str, str | None], default: int, *, most: int = SIZE_MAX) -> int:
     text = values.get(name)
     if text is None:
         return default
@@ -243,6 +256,6 @@ def _number(name: str, values: dict[str, str | None], default: int) -> int:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 10:
         raise ConfigError(f"Cannot parse argument '{text}' of option {name}")
     number = int(text)
-    if not 0 <= number <= SIZE_MAX:
-        raise ConfigError(f"Option {name} must lie between 0 and {SIZE_MAX}")
+    if not 0 <= number <= most:
+        raise ConfigError(f"Option {name} must lie between 0 and {most}")
     return number

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from cordwood.cleanup.verification.copies import compare_copies
 from cordwood.cleanup.verification.findings import Rule
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.compression import Codec
 from cordwood.format.record_batch import RecordBatch, build_batch, iter_batches
 from cordwood.model.clock import FixedClock
 from cordwood.surfaces.cli.main import app
@@ -234,3 +235,18 @@ def test_the_command_compares(tmp_path: Path) -> None:
     assert "copy-transaction" in output
     assert run(before, before)[0] == 0
     assert run(before)[0] == 2
+
+
+def test_a_record_over_the_bound_fails_its_partition_alone(tmp_path: Path) -> None:
+    logs = []
+    for name, size in (("log-0", 50_000), ("log-1", 10)):
+        log = LogBuilder(name)
+        log.batch([(b"k", bytes(size))], codec=Codec.LZ4)
+        logs.append(log)
+    before = write_log_dir(tmp_path / "before", logs)
+    config = replace(CONFIG, max_decompressed_message_bytes=40_000)
+    result = compare_copies(before, before, clock=FixedClock(NOW_MS), config_of=lambda _: config)
+    (finding,) = result.logs[0].findings
+    assert (finding.rule, finding.position) == (Rule.RECORD_SIZE, 0)
+    assert result.logs[1].findings == ()
+    assert compared(before, before) == []

@@ -13,12 +13,20 @@ import pytest
 
 from cordwood.cleanup.verification.directories import Verification, verify
 from cordwood.cleanup.verification.findings import Finding, Level, Rule
+from cordwood.cleanup.verification.offsets import PartitionFacts
 from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.compression import Codec
 from cordwood.format.crc32c import crc32c
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.producer_snapshot import build_producer_snapshot, parse_producer_snapshot
-from cordwood.format.record_batch import Record, build_batch, iter_batches
+from cordwood.format.record_batch import (
+    Record,
+    RecordBatch,
+    build_batch,
+    iter_batches,
+    parse_batch,
+)
+from cordwood.format.record_bound import RECORD_BYTES_MAX
 from cordwood.format.transaction_index import build_transaction_index, parse_transaction_index
 from cordwood.model.clock import FixedClock
 from cordwood.model.errors import ConfigError
@@ -62,9 +70,10 @@ def sound_log() -> LogBuilder:
 
 @dataclass(slots=True)
 class Place:
-    """A sound log directory, to plant something in."""
+    """A sound log directory, to plant something in, and its topic's bound on a record."""
 
     root: Path
+    record_bytes_max: int = RECORD_BYTES_MAX
 
     @property
     def log(self) -> Path:
@@ -74,7 +83,8 @@ class Place:
         return self.log / f"{base:020d}{suffix}"
 
     def verify(self) -> Verification:
-        return verify([self.root], clock=FixedClock(NOW_MS))
+        facts = PartitionFacts(record_bytes_max=self.record_bytes_max)
+        return verify([self.root], clock=FixedClock(NOW_MS), facts_of=lambda _, __: facts)
 
     def findings(self) -> list[Finding]:
         result = self.verify()
@@ -276,6 +286,22 @@ def bytes_behind_the_records(place: Place) -> Where:
 @breaks(Rule.COMPRESSION)
 def records_that_do_not_decompress(place: Place) -> Where:
     return in_batch(place, HEADER_BYTES, b"none", number=8)
+
+
+@breaks(Rule.RECORD_SIZE)
+def a_record_over_the_bound(place: Place) -> Where:
+    position, raw = place.batch_at(SECOND, ALONE)
+    batch = parse_batch(raw)
+    assert isinstance(batch, RecordBatch)
+    compressed = build_batch(
+        batch.records(),
+        base_offset=batch.base_offset,
+        codec=Codec.GZIP,
+        partition_leader_epoch=batch.header.partition_leader_epoch,
+    )
+    place.put_batch(SECOND, ALONE, compressed)
+    place.record_bytes_max = 20
+    return place.file(SECOND, ".log"), position, batch.base_offset
 
 
 @breaks(Rule.CONTROL_BATCH)

@@ -24,11 +24,9 @@ from cordwood.cleanup.plan.report import Status
 from cordwood.cleanup.plan.request import CleanRequest, Resolved, Silence
 from cordwood.cleanup.schedule.clean import clean
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.file_names import CLUSTER_METADATA_DIR, TRASH_NOTES
-from cordwood.format.metadata_records import encode_metadata_record
+from cordwood.format.file_names import TRASH_NOTES
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
-from cordwood.model.uuids import parse_uuid
 from cordwood.surfaces.cli.biggest import Choice
 from cordwood.surfaces.cli.clean_tables import show_report
 from cordwood.surfaces.cli.main import app
@@ -38,6 +36,7 @@ from cordwood.testing.broker import RunningBroker
 from support.failing_disks import fill, may_mount, small_disk
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.metadata_logs import write_metadata_log
 
 DAY_MS = 86_400_000
 NOW = ["--now", str(NOW_MS)]
@@ -385,28 +384,8 @@ def test_what_was_served_for_thirty_days_is_not_cut_to_seven(tmp_path: Path) -> 
     assert segments(root, "orders-0") == [1]
 
 
-def metadata_log(root: Path, *, level: int) -> None:
-    """A topic x, in a cluster at a level of metadata.version."""
-    records = (
-        ("FeatureLevelRecord", 0, {"name": "metadata.version", "featureLevel": level}),
-        ("TopicRecord", 0, {"name": "x", "topicId": parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")}),
-    )
-    directory = root / CLUSTER_METADATA_DIR
-    directory.mkdir()
-    (directory / f"{0:020d}.log").write_bytes(
-        build_batch(
-            [
-                Record(number, 0, None, encode_metadata_record(*each))
-                for number, each in enumerate(records)
-            ],
-            base_offset=0,
-            partition_leader_epoch=1,
-        )
-    )
-
-
 def test_by_a_metadata_log_of_a_newer_kafka_nothing_is_removed(root: Path) -> None:
-    metadata_log(root, level=34)
+    write_metadata_log(root, "x", level=34)
     words = "the metadata log is that of a newer Kafka than 4.4 (metadata.version 34)"
     result = run(root, *NOW, *EXPIRE)
     assert result.exit_code == 1
@@ -419,7 +398,7 @@ def test_by_a_metadata_log_of_a_newer_kafka_nothing_is_removed(root: Path) -> No
 
 @pytest.mark.parametrize("level", [30, 33])
 def test_a_metadata_log_of_kafka_4_3_and_4_4_is_known(root: Path, level: int) -> None:
-    metadata_log(root, level=level)
+    write_metadata_log(root, "x", level=level)
     report_of(root, *NOW, *EXPIRE)
     assert segments(root, "x-0") == [4]
 

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from cordwood.format.compression import Codec
+from cordwood.format.legacy import build_legacy_wrapper
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.surfaces.cli.main import app
-from support.log_builder import LogBuilder, write_log_dir
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.metadata_logs import write_metadata_log
 
 
 @pytest.fixture
@@ -121,3 +125,56 @@ def test_a_topic_that_is_not_there_is_wrong_usage(root: Path) -> None:
     result = run(root, "--topic", "nothing")
     assert result.exit_code == 2
     assert f"no topic in {root} matches --topic nothing; there is " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec"),
+    [
+        *((1, codec) for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)),
+        *((2, codec) for codec in Codec if codec),
+    ],
+)
+def test_a_record_over_the_topics_bound_is_found_and_the_rest_is_checked(
+    tmp_path: Path, magic: int, codec: Codec
+) -> None:
+    logs = []
+    for name, size in (("orders-0", 50_000), ("orders-1", 10)):
+        log = LogBuilder(name)
+        log.put(b"a", b"first")
+        records = [Record(1, NOW_MS, b"a", b"v"), Record(2, NOW_MS, b"b", bytes(size))]
+        if magic == 2:
+            log.append(build_batch(records, base_offset=1, codec=codec))
+        else:
+            log.append(build_legacy_wrapper(records, magic=1, codec=codec))
+        log.put(b"a", b"last")
+        logs.append(log)
+    root = write_log_dir(tmp_path / "logs", logs)
+    assert run(root).exit_code == 0
+    write_metadata_log(root, "orders", {"max.decompressed.message.bytes": "40000"})
+    result = run(root, "--topic", "orders", "--json")
+    assert result.exit_code == 1
+    large, small = json.loads(result.stdout)["partitions"]
+    (finding,) = large["findings"]
+    assert finding["rule"] == "record-size"
+    assert finding["path"] == str(root / "orders-0" / f"{0:020d}.log")
+    assert finding["position"] == len(logs[0].active.batches[0])
+    assert finding["reason"].startswith("Invalid record size: 500")
+    assert f"in the batch of offset {1 if magic == 2 else 2}" in finding["reason"]
+    assert finding["remedy"].startswith("Raise max.decompressed.message.bytes of the topic")
+    assert (large["log_end_offset"], small["findings"]) == (4, [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [({"topic": "40000"}, 1), ({"broker": "40000"}, 1), ({"topic": "60000", "broker": "1"}, 0)],
+)
+def test_the_bound_is_the_topics_or_else_that_of_all_brokers(
+    tmp_path: Path, settings: dict[str, str], code: int
+) -> None:
+    log = LogBuilder("orders-0")
+    log.batch([(b"a", bytes(50_000))], codec=Codec.ZSTD)
+    root = write_log_dir(tmp_path / "logs", [log])
+    name = "max.decompressed.message.bytes"
+    given = {kind: {name: value} for kind, value in settings.items()}
+    write_metadata_log(root, "orders", given.get("topic"), of_brokers=given.get("broker"))
+    assert run(root, "--topic", "orders").exit_code == code

@@ -46,6 +46,7 @@ def test_optional_values() -> None:
         (["--files", "a", "--files", "b"], "multiple arguments"),
         (["--max-bytes", "x"], "Cannot parse"),
         (["--max-bytes", "-5"], "must lie between"),
+        (["--max-decompressed-message-bytes", "2147483640"], "between 0 and 2147483639"),
         (["--help=x"], "takes no value"),
     ],
 )
