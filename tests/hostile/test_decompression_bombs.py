@@ -1,194 +1,233 @@
 """One record of many zeros, in each codec, on every way that decompresses it: memory and result.
 
-Each way is gone twice in a process of its own, with a small record and with the bomb; what the
-second takes more at its peak is the bomb's. Beside the bomb is a sound log, which is worked on.
+Each way is gone in a process of its own, first with a small record, and then with the bombs. The
+memory that it may take does not depend on what they expand to. Beside a bomb are other batches, and
+a sound partition.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cordwood.format.compression import Codec
-from cordwood.format.record_batch import RecordBatch, parse_batch
+from cordwood.format.record_batch import Record, RecordBatch, build_batch, parse_batch
+from support.bomb_ways import BOMB, SOUND, TOPIC, gone, settings
 from support.bombs import body_bytes, bomb
+from support.clean import digest_tree
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.metadata_logs import write_metadata_log
 
 MIB = 1 << 20
+BOUND = MIB
 COMPRESSED = [codec for codec in Codec if codec]
-#: What a way may take beside the bound: buffers of blocks, and of the codecs.
-_BESIDE_BYTES = 48 * MIB
-#: Ways of programs that do not know the bound, and how often the record is in memory on them.
-_UNBOUNDED = {"verify": 1.5, "dump": 3.5}
+REMEDY = "Raise max.decompressed.message.bytes of the topic"
 
-WAYS = ("append", "look up", "clean", "estimate", "erase", *_UNBOUNDED)
 
-_CHILD = """
-import json, re, sys
-from pathlib import Path
+class Place:
+    """The bomb, and how it is named."""
 
-from cordwood.cleanup.estimate.estimate import estimate_compaction
-from cordwood.configs.log_config import LogConfig
-from cordwood.model.errors import CordwoodError
-from cordwood.storage.log.log_reader import Isolation
-from cordwood.surfaces.cli.entry import run
-from support.bombs import KEY
-from support.erasing import erase_here
-from support.in_process_engine import clean_in_process
-from support.log_under_test import new_log
-
-way, bound, now_ms = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-config = LogConfig(
-    cleanup_policy=frozenset({"compact"}),
-    max_message_bytes=100 << 20,
-    max_decompressed_message_bytes=bound,
-    message_timestamp_before_max_ms=(1 << 63) - 1,
-)
-configs = {"bomb": config, "sound": config}
-
-def peak():
-    # ru_maxrss would begin with the peak of the process that started this one.
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-
-def text_of(call):
-    try:
-        return str(call())
-    except CordwoodError as error:
-        return f"{type(error).__name__}: {error}"
-
-def append(root):
-    log = new_log(root, name="new-0", **{
-        name: getattr(config, name) for name in LogConfig.__dataclass_fields__
-    })
-    batch = root.with_name(root.name + ".batch").read_bytes()
-    return text_of(lambda: log.append_as_leader(batch).last_offset)
-
-def look_up(root):
-    log = new_log(root, name="bomb-0", **{
-        name: getattr(config, name) for name in LogConfig.__dataclass_fields__
-    })
-    return text_of(lambda: log.reader.list_offset(now_ms - 1000, isolation=Isolation.LOG_END))
-
-def clean(root, **options):
-    report = clean_in_process(root, configs, now_ms=now_ms, force=True, **options)
-    return {p.topic: [str(p.status), p.reason] for p in report.partitions}
-
-def estimate(root):
-    found = {}
-    def noted(compaction, **options):
-        try:
-            return estimate_compaction(compaction, **options)
-        except CordwoodError as error:
-            found[compaction.name] = str(error)
-            raise
-    clean(root, dry_run=True, estimator=noted)
-    return found
-
-def erase(root):
-    def failed():
-        return dict(
-            erase_here(root, "bomb", keys=[KEY], configs=configs, now_ms=now_ms).failed
+    def __init__(self, root: Path, zeros: int, position: int) -> None:
+        self.directory = root / BOMB
+        self.file = self.directory / f"{0:020d}.log"
+        self.position = position
+        self.reasons = (
+            f"Invalid record size: {body_bytes(zeros)} exceeds the configured maximum record size "
+            f"of {BOUND}",
+            f"a record larger than the {BOUND} bytes of max.decompressed.message.bytes",
         )
-    return text_of(failed)
 
-def command(*arguments):
-    return [run(list(arguments))]
+    @property
+    def taken_bytes_max(self) -> int:
+        """The memory that a way may take: for blocks, codecs, and the batch as it is stored."""
+        return 48 * MIB + 2 * BOUND + 4 * self.file.stat().st_size
 
-def verify(root):
-    return command("verify", str(root))
+    def has(self, text: str) -> bool:
+        """Whether a text names the size of the record, or the bound, and nothing after it."""
+        return text.rstrip(".") in self.reasons
 
-def dump(root):
-    file = root / "bomb-0" / f"{0:020d}.log"
-    return command("dump-log", "--deep-iteration", "--files", str(file))
+    def names(self, text: str) -> bool:
+        """Whether a text has the reason, file, byte, base offset of the batch and remedy."""
+        ends = (
+            f"{self.file}: {reason}, in the batch of offset 1 at byte {self.position}. {REMEDY}"
+            for reason in self.reasons
+        )
+        return text.endswith(tuple(ends))
 
-ways = {
-    "append": append, "look up": look_up, "clean": clean, "estimate": estimate, "erase": erase,
-    "verify": verify, "dump": dump,
+
+def of_produce(result: Any, bomb: Place) -> None:
+    refused, sound = result
+    kind, _, reason = refused.partition(": ")
+    assert kind == "InvalidRecordError"
+    assert bomb.has(reason)
+    assert sound == "0"
+
+
+def of_look_up(result: Any, bomb: Place) -> None:
+    refused, before = result
+    kind, _, reason = refused.partition(": ")
+    assert kind == "InvalidRecordError"
+    assert bomb.has(reason)
+    assert f"offset={0}" in before
+
+
+def of_clean(result: Any, bomb: Place) -> None:
+    status, reason = result.pop(BOMB)
+    assert result == {SOUND: ["cleaned", ""]}
+    assert status == "failed"
+    assert bomb.names(reason)
+
+
+def of_estimate(result: Any, bomb: Place) -> None:
+    assert result.pop(SOUND) == "estimated"
+    assert bomb.names(result.pop(BOMB))
+    assert not result
+
+
+def of_erase(result: Any, bomb: Place) -> None:
+    assert result["code"] == 1
+    report = json.loads(result["out"])
+    ((name, reason),) = report["failed"].items()
+    assert name == str(bomb.directory)
+    assert bomb.names(reason)
+    (sound,) = report["partitions"]
+    assert (sound["partition"], sound["erased"]) == (SOUND, 1)
+
+
+def of_verify(result: Any, bomb: Place) -> None:
+    assert result["code"] == 1
+    found = {f"{each['topic']}-{each['partition']}": each for each in partitions_of(result)}
+    (finding,) = found[BOMB]["findings"]
+    assert finding["rule"] == "record-size"
+    assert (finding["path"], finding["position"]) == (str(bomb.file), bomb.position)
+    assert finding["offset"] == 1
+    assert bomb.has(finding["reason"].removesuffix(", in the batch of offset 1"))
+    assert finding["remedy"].startswith(REMEDY)
+    # What is behind the bomb is checked, too.
+    assert (found[BOMB]["batches"], found[BOMB]["log_end_offset"]) == (4, 4)
+    assert found[SOUND]["findings"] == []
+
+
+def of_dump_log(result: Any, bomb: Place) -> None:
+    assert result["code"] == 1
+    records = [line for line in result["out"].splitlines() if line.startswith("| offset:")]
+    assert len(records) == 3 + 1  # all of the sound segment, and what is before the bomb
+    head = f"cordwood dump-log: {bomb.file}: in the batch of offset 1 at byte {bomb.position}: "
+    assert result["err"].startswith(head)
+    assert bomb.has(result["err"].removeprefix(head).strip())
+
+
+def of_explain(result: Any, bomb: Place) -> None:
+    assert result["code"] == 1
+    assert bomb.names(json.loads(result["out"])["error"])
+
+
+def of_explain_sound(result: Any, bomb: Place) -> None:
+    assert bomb.file.exists()
+    assert result["code"] == 0, result
+    (record,) = json.loads(result["out"])["records"]
+    assert record["offset"] == 0
+
+
+def of_due(result: Any, bomb: Place) -> None:
+    assert result["code"] == 1
+    (failed,) = json.loads(result["out"])["failed"]
+    assert (failed["topic"], failed["partition"]) == (TOPIC, 0)
+    assert bomb.names(failed["reason"])
+
+
+def of_whatif(result: Any, bomb: Place) -> None:
+    found = {f"{each['topic']}-{each['partition']}": each for each in partitions_of(result)}
+    assert bomb.names(found[BOMB]["reason"])
+    assert (found[BOMB]["now"], found[BOMB]["then"]) == (None, None)
+    assert found[SOUND]["now"]["how"] == "estimated"
+    assert result["code"] == 1
+
+
+def partitions_of(result: Any) -> list[Any]:
+    return list(json.loads(result["out"])["partitions"])
+
+
+WAYS: Mapping[str, Callable[[Any, Place], None]] = {
+    "produce": of_produce,
+    "look up": of_look_up,
+    "clean": of_clean,
+    "estimate": of_estimate,
+    "erase": of_erase,
+    "verify": of_verify,
+    "dump-log": of_dump_log,
+    "explain": of_explain,
+    "explain sound": of_explain_sound,
+    "explain due": of_due,
+    "advise due": of_due,
+    "whatif": of_whatif,
 }
-found = []
-for root in map(Path, sys.argv[4:]):
-    found.append({"result": ways[way](root), "peak_bytes": peak()})
-print(json.dumps(found))
-"""
 
 
-def write(root: Path, codec: Codec, zeros: int) -> Path:
-    """A log with the record, a sound one beside it, and the batch of it alone."""
-    data = bomb(codec, zeros, offset=1, timestamp=NOW_MS - 1000)
-    logs = []
-    for name in ("bomb-0", "sound-0"):
+def write(root: Path, codec: Codec, zeros: int, *, count: int = 1) -> int:
+    """A log with the record in its second batch, and one with a small one; where that batch is."""
+    logs, position = [], 0
+    for name in (BOMB, SOUND):
         log = LogBuilder(name)
         log.batch([(b"k", b"old")], codec=codec, timestamp=NOW_MS - 2000)
-        if name == "bomb-0":
-            log.append(data)
+        if name == BOMB:
+            position = log.active.size_bytes
+        size, counted = (zeros, count) if name == BOMB else (1000, 1)
+        log.append(bomb(codec, size, offset=1, timestamp=NOW_MS - 1000, count=counted))
         log.batch([(b"k", b"new")], codec=codec, timestamp=NOW_MS - 3000)
         log.roll()
         log.put(b"end", b"v", timestamp=NOW_MS - 500)
         logs.append(log)
     write_log_dir(root, logs)
+    write_metadata_log(root, TOPIC, settings(BOUND))
     root.with_name(root.name + ".batch").write_bytes(bomb(codec, zeros, timestamp=NOW_MS - 1000))
-    return root
-
-
-def gone(way: str, bound: int, *roots: Path) -> list[dict[str, Any]]:
-    """The results of a way with the logs of each directory, and the peaks so far."""
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, way, str(bound), str(NOW_MS), *map(str, roots)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    sound = build_batch([Record(0, NOW_MS, b"k", b"v")], base_offset=0, codec=codec)
+    root.with_name(root.name + ".sound").write_bytes(sound)
+    return position
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("zeros", "bound"),
+    "zeros",
     [
-        pytest.param(64 * MIB, MIB, id="64 MiB"),
-        pytest.param(1024 * MIB, 16 * MIB, id="1 GiB", marks=pytest.mark.nightly),
+        pytest.param(64 * MIB, id="64 MiB"),
+        pytest.param(1024 * MIB, id="1 GiB", marks=pytest.mark.nightly),
     ],
 )
-@pytest.mark.parametrize("codec", COMPRESSED, ids=lambda codec: codec.config_name)
 def test_a_record_over_the_bound_takes_little_and_stops_nothing_else(
-    tmp_path: Path, codec: Codec, zeros: int, bound: int, way: str
+    tmp_path: Path, zeros: int, way: str
 ) -> None:
-    small = write(tmp_path / "small", codec, 1000)
-    large = write(tmp_path / "large", codec, zeros)
-    file = large / "bomb-0" / f"{0:020d}.log"
-    before = file.read_bytes()
-    first, second = gone(way, bound, small, large)
-    taken, result = second["peak_bytes"] - first["peak_bytes"], second["result"]
-    # A row of a table, for the one who runs it with -s.
-    print(f"{codec.config_name:>6} {zeros >> 20:5} MiB {way:>8} {taken / MIB:8.1f} MiB {result}")
-    assert file.read_bytes() == before
-    if way in _UNBOUNDED:
-        assert taken < _UNBOUNDED[way] * zeros + _BESIDE_BYTES
-        assert result == [0]
-        return
-    assert taken < 2 * bound + _BESIDE_BYTES
-    declared = (
-        f"Invalid record size: {body_bytes(zeros)} exceeds the configured maximum record size of "
-        f"{bound}"
-    )
-    if way == "append":
-        assert result == f"InvalidRecordError: {declared}."
-    elif way == "clean":
-        assert first["result"] == {"bomb": ["cleaned", ""], "sound": ["cleaned", ""]}
-        status, reason = result.pop("bomb")
-        assert result == {"sound": ["cleaned", ""]}
-        assert status == "failed"
-        assert reason.endswith("Raise max.decompressed.message.bytes of the topic")
-    else:
-        text = json.dumps(result)
-        assert declared in text or f"the {bound} bytes of max.decompressed.message.bytes" in text
+    roots = {codec: tmp_path / codec.config_name for codec in COMPRESSED}
+    places = {codec: Place(root, zeros, write(root, codec, zeros)) for codec, root in roots.items()}
+    before = {codec: digest_tree(place.directory) for codec, place in places.items()}
+    write(tmp_path / "small", Codec.ZSTD, 1000)
+    found = gone(way, BOUND, NOW_MS, tmp_path / "small", *roots.values())[1:]
+    for (codec, place), each in zip(places.items(), found, strict=True):
+        taken, result = each["taken_bytes"], each["result"]
+        # A row of a table, for the one who runs it with -s.
+        print(f"{way:>13} {codec.config_name:>6} {zeros >> 20:5} {taken / MIB:6.1f} {result}")
+        assert digest_tree(place.directory) == before[codec]
+        assert taken < place.taken_bytes_max, codec
+        WAYS[way](result, place)
+
+
+@pytest.mark.parametrize("way", ["clean", "verify", "dump-log", "explain", "look up"])
+def test_a_batch_that_counts_records_that_it_does_not_hold_takes_little_too(
+    tmp_path: Path, way: str
+) -> None:
+    roots = {codec: tmp_path / codec.config_name for codec in COMPRESSED}
+    for codec, root in roots.items():
+        write(root, codec, 256 * MIB, count=300)
+    write(tmp_path / "small", Codec.ZSTD, 1000)
+    found = gone(way, BOUND, NOW_MS, tmp_path / "small", *roots.values())[1:]
+    for (codec, root), each in zip(roots.items(), found, strict=True):
+        place = Place(root, 256 * MIB, 0)
+        assert each["taken_bytes"] < place.taken_bytes_max, codec
+        assert place.reasons[0] in json.dumps(each["result"]), codec
 
 
 @pytest.mark.parametrize("codec", COMPRESSED, ids=lambda codec: codec.config_name)

@@ -25,8 +25,11 @@ _SNAPPY_BLOCK, _SNAPPY_HEADER = 32 << 10, 16
 _LZ4_BLOCK, _LZ4_HEADER, _LZ4_END = 64 << 10, 7, 4
 
 
-def bomb(codec: Codec, zeros: int, *, offset: int = 0, timestamp: int = 1) -> bytes:
-    """A batch of one record, of the key `KEY`, whose value is so many zeros."""
+def bomb(codec: Codec, zeros: int, *, offset: int = 0, timestamp: int = 1, count: int = 1) -> bytes:
+    """A batch of one record, of the key `KEY`, whose value is so many zeros.
+
+    Its header says that there are `count` records.
+    """
     size = encode_varint(zeros)
     fields = b"\0\0\0" + encode_varint(len(KEY)) + KEY + size
     # The value, and a number of headers that is 0, too.
@@ -34,7 +37,10 @@ def bomb(codec: Codec, zeros: int, *, offset: int = 0, timestamp: int = 1) -> by
     packed = _packed(codec, head, zeros + 1)
     plain = build_batch([Record(offset, timestamp, KEY, b"")], base_offset=offset)
     header = parse_header(plain)._replace(
-        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(packed), attributes=int(codec)
+        batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(packed),
+        attributes=int(codec),
+        last_offset_delta=count - 1,
+        records_count=count,
     )
     return with_header(build_header(header) + packed)
 
