@@ -151,7 +151,8 @@ class Broker:
     """One of the two brokers.
 
     `port` is where it listens; `data` its only log directory; `start_ms` the wall clock when the
-    script began, to which times of the broker's own clock are relative.
+    script began, to which times of the broker's own clock are relative; `left_out` the names of
+    settings that the other broker does not have, which are left out of answers.
     """
 
     port: int
@@ -162,6 +163,7 @@ class Broker:
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     names: dict[uuid.UUID, str] = field(default_factory=dict)
     cluster_id: str = ""
+    left_out: frozenset[str] = frozenset()
     wire: Wire = field(init=False)
 
     def __post_init__(self) -> None:
@@ -314,9 +316,17 @@ class Likener:
                 for partition in topic["partitions"]
             ]
         if isinstance(value, list):
-            items = [self._alike(api, name, item) for item in value if not _is_of_place(api, item)]
+            items = [
+                self._alike(api, name, item)
+                for item in value
+                if not (_is_of_place(api, item) or self._is_left_out(item))
+            ]
             return sorted(items, key=_sort_key)
         return self._value_alike(name, value)
+
+    def _is_left_out(self, item: Any) -> bool:
+        is_setting = isinstance(item, Mapping) and "config_source" in item
+        return is_setting and item["name"] in self._broker.left_out
 
     def _value_alike(self, name: str, value: Any) -> Any:
         if isinstance(value, uuid.UUID):
