@@ -9,9 +9,10 @@ import pytest
 
 from support.damage import damage_in
 from support.kafka import RealKafka
+from support.kafka_programs import KAFKA_4_3, KAFKA_4_4
 from support.workload import Workload
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")]
 
 SMALL = {"internal.segment.bytes": "16384", "file.delete.delay.ms": "100"}
 COMPACT = {
@@ -29,10 +30,11 @@ TOPICS = {
 }
 
 
+@pytest.mark.parametrize("version", [KAFKA_4_4, pytest.param(KAFKA_4_3, marks=pytest.mark.nightly)])
 def test_logs_are_sound_while_a_kafka_writes_and_cleans_and_after_a_kill_and_a_stop(
-    tmp_path: Path,
+    tmp_path: Path, version: str
 ) -> None:
-    with RealKafka(tmp_path / "kafka") as kafka:
+    with RealKafka(tmp_path / "kafka", version=version) as kafka:
         kafka.start_cleaning()
         work = Workload(kafka, seed=11)
         work.create(TOPICS)

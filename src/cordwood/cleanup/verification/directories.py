@@ -224,11 +224,15 @@ class _Directory:
         """Bounds of a log from outside its own files.
 
         The lines are those of a partition's directory, not of one that is marked. The metadata log
-        has none, and no topic.
+        has none, and no topic; from 4.4 on its active segment is not closed when a Kafka stops.
+
+        Source: LogManager.shutdown, UnifiedLog.prepareActiveSegmentForClose, KafkaRaftLog.close
+        and createLog.
         """
         if path.name == CLUSTER_METADATA_DIR:
             facts = PartitionFacts(is_compacted=False)
-            return Bounds(removals=Removals(facts=facts, is_settled=self._is_settled))
+            removals = Removals(facts=facts, is_settled=self._is_settled)
+            return Bounds(removals=removals, is_recovered=True)
         if path.name != str(name):
             return Bounds(removals=Removals(is_settled=self._is_settled, is_whole=False))
         return Bounds(

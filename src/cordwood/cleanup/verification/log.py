@@ -49,13 +49,15 @@ class Bounds:
 
     `log_start` is 0 where the checkpoint has no line, and None where there is no checkpoint.
     `removals` is what is known of its cleanings. `is_of_broker` says whether the log directory has
-    a broker's identity, and is not a copy of some partitions.
+    a broker's identity, and is not a copy of some partitions. `is_recovered` says that a Kafka
+    recovers the log at each start, and need not close its active segment when it stops.
     """
 
     log_start: int | None = None
     lines: Mapping[Path, int] = field(default_factory=dict)
     removals: Removals = field(default_factory=Removals)
     is_of_broker: bool = False
+    is_recovered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +232,7 @@ class _LogCheck:
             indexes.finish(
                 size_bytes=source.size_bytes,
                 last_offset=last_offset,
-                is_closed=self._is_settled or not is_last,
+                is_closed=not is_last or (self._is_settled and not self._bounds.is_recovered),
             )
         else:
             producers.lose_sight()

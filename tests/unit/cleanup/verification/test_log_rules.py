@@ -779,6 +779,29 @@ def test_logs_of_a_real_kafka_are_sound(golden_a: Golden, which: str) -> None:
     assert len([log for log in result.logs if log.facts]) > 25
 
 
+def without_last_time(root: Path, name: str, *, is_closed: bool) -> list[Rule]:
+    """The findings where a time index is as a broker that was killed leaves it."""
+    log = LogBuilder(name)
+    for number in range(2):
+        log.put(b"k", b"v", timestamp=NOW_MS + number)
+        if number == 0:
+            log.roll()
+    write_log_dir(root, [log])
+    index = root / name / f"{0 if is_closed else 1:020d}.timeindex"
+    assert len(index.read_bytes()) == 12
+    index.write_bytes(bytes(10 * 12))
+    result = verify([root], clock=FixedClock(NOW_MS))
+    return [each.rule for log in result.logs for each in log.findings]
+
+
+def test_a_kafka_does_not_close_the_metadata_log_when_it_stops(tmp_path: Path) -> None:
+    metadata = "__cluster_metadata-0"
+    assert without_last_time(tmp_path / "a", metadata, is_closed=False) == []
+    bad = [Rule.TIME_INDEX_ENTRY]
+    assert without_last_time(tmp_path / "b", metadata, is_closed=True) == bad
+    assert without_last_time(tmp_path / "c", "sound-0", is_closed=False) == bad
+
+
 @pytest.mark.parametrize("mark", ["stray", "future"])
 def test_a_marked_directory_beside_its_partition_is_not_held_to_the_partitions_lines(
     place: Place, mark: str
