@@ -23,7 +23,7 @@ import pytest
 from cordwood.surfaces.cli.tools.table import options
 from support.applied import wait_until_applied
 from support.kafka import RealKafka
-from support.kafka_programs import KAFKA_4_3, KAFKA_4_4
+from support.kafka_programs import KAFKA_4_3, KAFKA_4_4, KAFKA_VERSIONS
 from support.kafka_tools import KafkaTools, ToolResult
 from support.side_by_side import changes_metadata, own_tools
 
@@ -844,6 +844,16 @@ def test_tools_answer_as_kafkas_do(sides: Sides, group: str) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_tools_answer_as_kafkas_do_in_all_rows(sides: Sides, group: str) -> None:
     _compare(replace(sides, tag="all"), GROUPS[group])
+
+
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_the_tools_of_a_version_share_a_virtual_machine(version: str) -> None:
+    with KafkaTools(version) as tools:
+        said = [tools.run("topics", *words) for words in (["--version"], ["--bogus"])]
+        assert tools.started == 1
+    assert [each.code for each in said] == [0, 1]
+    assert version in said[0].out
+    assert "bogus is not a recognized option" in said[1].err
 
 
 @pytest.mark.parametrize("tool", TOOLS_OF_FLAGS)

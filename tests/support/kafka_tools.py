@@ -33,6 +33,8 @@ class KafkaTools:
 
     def __init__(self, version: str = KAFKA_4_3) -> None:
         self.version = version
+        #: How many virtual machines have been started.
+        self.started = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -53,6 +55,7 @@ class KafkaTools:
 
     def _run_here(self, tool: str, args: tuple[str, ...], stdin: bytes) -> ToolResult:
         if self._process is None:
+            self.started += 1
             self._process = subprocess.Popen(
                 java_command(str(tools_resource("ToolRunner.java")), version=self.version),
                 stdin=subprocess.PIPE,

@@ -9,11 +9,12 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.List;
-
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command line tools one after another in one virtual machine, for the tests: read by
@@ -53,12 +54,7 @@ public class ToolRunner {
         DataOutputStream answers = new DataOutputStream(new FileOutputStream(FileDescriptor.out));
         System.setOut(new PrintStream(OUT, true, "UTF-8"));
         System.setErr(new PrintStream(ERR, true, "UTF-8"));
-        Exit.setExitProcedure((status, message) -> stop(status));
-        Exit.setHaltProcedure((status, message) -> stop(status));
-        Exit.setShutdownHookAdder((name, hook) -> {
-            if (!"consumer-shutdown-hook".equals(name))
-                hooks.add(hook);
-        });
+        replaceExit();
         while (true) {
             String[] command;
             try {
@@ -80,6 +76,43 @@ public class ToolRunner {
             err.writeTo(answers);
             answers.flush();
         }
+    }
+
+    /** Has tools call this class where they would end, or would have something done at the end. */
+    static void replaceExit() throws ReflectiveOperationException {
+        Class<?> exit = exitClass();
+        InvocationHandler stop = (proxy, method, values) -> {
+            stop((Integer) values[0]);
+            return null;
+        };
+        set(exit, "setExitProcedure", stop);
+        set(exit, "setHaltProcedure", stop);
+        set(exit, "setShutdownHookAdder", (proxy, method, values) -> {
+            if (!"consumer-shutdown-hook".equals(values[0]))
+                hooks.add((Runnable) values[1]);
+            return null;
+        });
+    }
+
+    /** In 4.4 it has another package than in 4.3. */
+    static Class<?> exitClass() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException older) {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+    }
+
+    /** Calls a setter of one function, which gets the arguments of each call in an array. */
+    static void set(Class<?> exit, String setter, InvocationHandler function) throws ReflectiveOperationException {
+        for (Method method : exit.getMethods()) {
+            if (!method.getName().equals(setter))
+                continue;
+            Class<?> type = method.getParameterTypes()[0];
+            method.invoke(null, Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, function));
+            return;
+        }
+        throw new NoSuchMethodException(setter);
     }
 
     static void run(String[] command, byte[] input, OutputStream out, OutputStream err) throws Exception {
