@@ -22,6 +22,7 @@ from cordwood.surfaces.cli.dump_log import dump_log
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
+from support.kafka_programs import KAFKA_4_3, KAFKA_4_4
 from support.kafka_tools import KafkaTools, ToolResult
 from support.mixed_cluster import MixedCluster
 from support.served import ServedBroker
@@ -153,10 +154,10 @@ def walked(root: Path, run: Run, place: str) -> list[str]:
     raise AssertionError(f"records of a batch were more than {SPAN_MS_MAX} ms apart in each walk")
 
 
-def expected(place: str) -> list[str]:
+def expected(place: str, version: str = KAFKA_4_3) -> list[str]:
     """Observations at Kafka."""
-    (found,) = (GOLDEN / PLACES[place][1]).glob("kafka-*.txt")
-    return found.read_text(encoding="utf-8").splitlines()
+    text = GOLDEN / PLACES[place][1] / f"kafka-{version}.txt"
+    return text.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.kafka
@@ -165,6 +166,18 @@ def test_kafkas_tools_show_at_cordwood_what_they_showed_at_kafka(
     tmp_path: Path, tools: KafkaTools, place: str
 ) -> None:
     assert walked(tmp_path, kafkas_tools(tools), place) == expected(place)
+
+
+@pytest.mark.kafka
+def test_the_tools_of_kafka_4_4_show_at_cordwood_what_they_showed_at_kafka_4_4(
+    tmp_path: Path, tools_4_4: KafkaTools
+) -> None:
+    run = kafkas_tools(tools_4_4)
+    assert walked(tmp_path, run, "one broker") == expected("one broker", KAFKA_4_4)
+
+
+def test_kafka_4_4_and_its_tools_show_what_kafka_4_3_showed() -> None:
+    assert expected("one broker", KAFKA_4_4) == expected("one broker")
 
 
 @pytest.mark.parametrize(
