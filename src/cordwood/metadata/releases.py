@@ -62,6 +62,10 @@ class FeatureLevelError(CordwoodError):
         self.java_class = java_class
 
 
+class UnsupportedLevelError(FeatureLevelError):
+    """A level that a feature other than metadata.version does not have."""
+
+
 def release_of(text: str) -> str | None:
     """The release that `text` names: `4.3-IV0`, or the last of `4.3` or `4.3.1`; None: unknown.
 
@@ -92,7 +96,8 @@ def needed_levels(name: str, level: int) -> dict[str, int]:
     """The levels of other features that a level of a feature needs, at least.
 
     Raises:
-        FeatureLevelError: the feature or its level is not known.
+        FeatureLevelError: the feature, or the level of metadata.version, is not known.
+        UnsupportedLevelError: another feature does not have the level.
 
     Source: StorageTool.runFeatureDependenciesCommand.
     """
@@ -104,7 +109,7 @@ def needed_levels(name: str, level: int) -> dict[str, int]:
         raise FeatureLevelError(f"Unknown feature: {name}")
     lowest, highest = KNOWN_FEATURES[name]
     if not lowest <= level <= highest:
-        raise FeatureLevelError(f"Feature level {level} is not supported for feature {name}")
+        raise UnsupportedLevelError(f"Feature level {level} is not supported for feature {name}")
     needed = _NEEDS.get((name, level))
     return {} if needed is None else {_METADATA: needed}
 

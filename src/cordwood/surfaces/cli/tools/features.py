@@ -16,7 +16,14 @@ from cordwood.metadata.feature_levels import KNOWN_FEATURES, METADATA_VERSION
 from cordwood.metadata.releases import RELEASES, UNSTABLE_RELEASE, release_levels, release_name
 from cordwood.model.errors import CordwoodError
 from cordwood.queries.features import DescribedFeature, UpdatedFeature
-from cordwood.surfaces.cli.tools.options import COMMAND_CONFIG, COMMON, Option, Options, Usage
+from cordwood.surfaces.cli.tools.options import (
+    COMMAND_CONFIG,
+    COMMON,
+    Option,
+    OptionError,
+    Options,
+    Usage,
+)
 from cordwood.surfaces.cli.tools.storage_features import (
     java_short,
     named_release,
@@ -28,6 +35,7 @@ from cordwood.surfaces.cli.tools.tool import (
     Terminal,
     ToolError,
     client_settings,
+    refusal,
     require_command,
     run_tool,
     split_command,
@@ -44,6 +52,7 @@ _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "feature-dependencies": frozenset({"feature"}),
 }
 _SHORT: Final = {"-h": "--help"}
+_NO_LEVEL: Final = "No feature:{name} with feature level {level}"
 _MAPPED: Final = (*RELEASES, UNSTABLE_RELEASE)
 
 USAGE = Usage(
@@ -84,9 +93,8 @@ def run(arguments: list[str], terminal: Terminal) -> int:
 
 
 def _explain(error: CordwoodError, terminal: Terminal) -> None:
-    if isinstance(error, RefusedFlagsError):
-        terminal.error(f"usage: cordwood features {{{','.join(_OPTIONS)}}} ...")
-        terminal.error(f"cordwood features: error: {error}")
+    if isinstance(error, RefusedFlagsError | OptionError):
+        terminal.error(f"Command line error: {refusal(error)}. Type --help for help.")
     elif isinstance(error, ClientError):
         terminal.error(f"java.util.concurrent.ExecutionException: {error.described}")
     else:
@@ -98,7 +106,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
     if command == "version-mapping":
         return show_mapping(options, terminal)
     if command == "feature-dependencies":
-        return show_needs(options, terminal)
+        return show_needs(options, terminal, parse=_name_and_level, no_level=_NO_LEVEL)
     servers = next((each for each in _SERVERS if options.has(each)), None)
     if servers is None:
         raise RefusedFlagsError(
@@ -187,6 +195,13 @@ def _changes(command: str, options: Options, terminal: Terminal) -> dict[str, Fe
         levels[METADATA_VERSION] = release_levels(named_release(text, _MAPPED))[METADATA_VERSION]
     for each in given:
         name, level = (each, 0) if command == "disable" else _name_and_level(each)
+        if level == 0 and kind == UPGRADE:
+            raise ToolError(
+                "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE when the "
+                "provided maxVersionLevel:0 is < 1."
+            )
+        if level < 0:
+            raise ToolError("Cannot specify a negative version level.")
         if name in levels:
             raise ToolError(f"Feature {name} was specified more than once.")
         levels[name] = level

@@ -53,6 +53,7 @@ from cordwood.surfaces.cli.tools.tool import (
     RefusedFlagsError,
     Terminal,
     ToolError,
+    refusal,
     require_command,
     run_tool,
     split_command,
@@ -163,12 +164,8 @@ def run(arguments: list[str], terminal: Terminal) -> int:
 
 def _explain(error: CordwoodError, terminal: Terminal) -> None:
     if isinstance(error, RefusedFlagsError | OptionError):
-        text = str(error)
-        name, is_unknown, _ = text.partition(" is not a recognized option")
-        if is_unknown:
-            text = f"unrecognized arguments: '--{name}'"
         terminal.error(f"usage: cordwood storage {{{','.join(_COMMANDS)}}} ...")
-        terminal.error(f"cordwood storage: error: {text}")
+        terminal.error(f"cordwood storage: error: {refusal(error)}")
     else:
         terminal.error(str(error))
 
@@ -194,7 +191,7 @@ def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
     own = {each.name for each in COMMON}
     required, optional = _OPTIONS[command]
     known = own | {*required} | optional
-    extra += [f"--{name}" for name, _ in options.given if name not in known]
+    extra += [_as_given(name, words) for name, _ in options.given if name not in known]
     if extra:
         raise RefusedFlagsError(f"unrecognized arguments: '{extra[0]}'")
     chosen = [name for name in _EXCLUSIVE if options.has(name)]
@@ -204,6 +201,13 @@ def _check(command: str | None, options: Options, words: Sequence[str]) -> None:
     for name in required:
         if not options.has(name):
             raise RefusedFlagsError(f"argument --{name}/{_LONG[f'--{name}']} is required")
+
+
+def _as_given(name: str, words: Sequence[str]) -> str:
+    """A flag by its long name, or the short one if that was given."""
+    flag = f"--{name}"
+    is_long = any(word.partition("=")[0] == flag for word in words)
+    return flag if is_long else _LONG.get(flag, flag)
 
 
 def _plain(words: Sequence[str]) -> list[str]:

@@ -5,8 +5,7 @@ Source: kafka.tools.StorageTool (4.4.0); KIP-1022.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
 
 from cordwood.metadata.feature_levels import METADATA_VERSION
 from cordwood.metadata.releases import (
@@ -14,6 +13,7 @@ from cordwood.metadata.releases import (
     RELEASES,
     UNSTABLE_RELEASE,
     FeatureLevelError,
+    UnsupportedLevelError,
     needed_levels,
     release_levels,
     release_name,
@@ -24,7 +24,6 @@ from cordwood.surfaces.cli.tools.options import Options
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError
 
 _SHORT_MIN, _SHORT_MAX = -(1 << 15), (1 << 15) - 1
-_PARTS: Final = 2
 
 
 def show_mapping(options: Options, terminal: Terminal) -> int:
@@ -44,17 +43,32 @@ def show_mapping(options: Options, terminal: Terminal) -> int:
     return 0
 
 
-def show_needs(options: Options, terminal: Terminal) -> int:
+def show_needs(
+    options: Options,
+    terminal: Terminal,
+    *,
+    parse: Callable[[str], tuple[str, int]] | None = None,
+    no_level: str | None = None,
+) -> int:
     """Prints what each level of a feature needs of others; returns the exit code.
+
+    Args:
+        options: with the values of `--feature`.
+        terminal: to print to.
+        parse: gives the name and the level of such a value; as kafka-storage if None.
+        no_level: the text for a `level` that the feature `name` does not have; that of
+            kafka-storage if None.
 
     Raises:
         ToolError: a feature or a level is not known.
     """
     found = []
     for text in options.values("feature"):
-        name, level = _name_and_level(text)
+        name, level = (parse or _name_and_level)(text)
         try:
             needs = needed_levels(name, level)
+        except UnsupportedLevelError as error:
+            raise ToolError((no_level or str(error)).format(name=name, level=level)) from error
         except FeatureLevelError as error:
             raise ToolError(str(error)) from error
         found.append(FeatureNeeds(feature=name, level=level, needs=needs))
@@ -80,13 +94,12 @@ def _with_release(name: str, level: int) -> str:
 
 
 def _name_and_level(text: str) -> tuple[str, int]:
-    parts = text.rstrip("=").split("=")  # Java drops empty parts at the end
-    if len(parts) != _PARTS:
+    name, equals, level = text.partition("=")
+    if not equals:
         raise ToolError(
             f"Invalid feature format: {text}. Expected format: 'feature=version' (e.g. "
             "'group.version=1')"
         )
-    name, level = parts
     number = java_short(level)
     if number is None:
         raise ToolError(f"Invalid version format: {level} for feature {name}")

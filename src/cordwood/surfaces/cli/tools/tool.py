@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from cordwood import __version__
 from cordwood.client.errors import UnservedProtocolError
@@ -52,6 +53,15 @@ _ADMIN = "AdminClient"
 _API_TIMEOUT = "default.api.timeout.ms"
 REFUSED_MS = 1_500
 _NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
+#: Texts of the parser of flags, and those of argparse4j in their place.
+_REFUSALS: Final = {
+    r"(.) is not a recognized option": "unrecognized arguments: '-{}'",
+    r"(.+) is not a recognized option": "unrecognized arguments: '--{}'",
+    r"Option (\S+) requires an argument": "argument --{}: expected one argument",
+    r"Cannot parse argument '(.*)' of option (\S+)": (
+        "argument --{1}: could not convert '{0}' to Integer (For input string: \"{0}\")"
+    ),
+}
 
 
 class ToolError(CordwoodError):
@@ -242,6 +252,18 @@ def parse_broker_id(text: str) -> int:
     if number is None:
         raise ToolError(f'For input string: "{text}"')
     return number
+
+
+def refusal(error: CordwoodError) -> str:
+    """The text of refused flags in the words of argparse4j, with which some of Kafka's tools parse.
+
+    The texts of the parser of the others are replaced.
+    """
+    text = str(error)
+    for pattern, words in _REFUSALS.items():
+        if found := re.fullmatch(pattern, text, re.DOTALL):
+            return words.format(*found.groups())
+    return text
 
 
 def require_command(command: str | None, known: Collection[str]) -> str:

@@ -202,7 +202,10 @@ def test_a_release_is_named_by_its_level_or_by_its_version() -> None:
         ("info", "argument --config/-c is required"),
         ("version-mapping -r 9.9", "Unknown metadata.version '9.9'"),
         ("feature-dependencies", "argument --feature/-f is required"),
-        ("feature-dependencies -f share.version=", "Invalid feature format: share.version="),
+        (
+            "feature-dependencies -f share.version=",
+            "Invalid version format:  for feature share.version",
+        ),
         ("feature-dependencies -f share.version=x", "Invalid version format: x for feature"),
         ("feature-dependencies -f share.version=3", "Feature level 3 is not supported"),
         ("feature-dependencies -f metadata.version=35", "Unknown metadata.version 35"),
