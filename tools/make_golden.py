@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from support import live
+from support.group_kinds import make_groups
 from support.kafka import RealKafka
 from support.kafka_programs import KAFKA_4_3, KAFKA_VERSIONS
 from support.workload import CODECS, DAY_MS, Workload
@@ -134,6 +135,7 @@ def write(state: live.Live, *, first: bool) -> None:
     write_retained(work, state.now_ms)
     if first:
         work.delete_records("delete-records", 1111)
+    make_groups(state.kafka.port, "codec-none")
 
 
 def make(out: Path, seed: int, version: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from support.dumps import DumpTools
 from support.kafka import RealKafka
-from support.kafka_programs import KAFKA_4_4
+from support.kafka_programs import KAFKA_4_3, KAFKA_4_4
 from support.kafka_tools import KafkaTools
 from support.served import ServedBroker
 from support.stock_clients.neutral import Neutral
@@ -45,6 +46,14 @@ def tools_4_4(kafka_4_4_jars: Path) -> Iterator[KafkaTools]:
     assert kafka_4_4_jars.is_dir()
     with KafkaTools(KAFKA_4_4) as running:
         yield running
+
+
+@pytest.fixture
+def compare(
+    capsysbinary: pytest.CaptureFixture[bytes], tools: KafkaTools, tools_4_4: KafkaTools
+) -> Callable[..., None]:
+    """Compares `cordwood dump-log` with kafka-dump-log over files: `DumpTools.compare`."""
+    return DumpTools(capsysbinary, {KAFKA_4_3: tools, KAFKA_4_4: tools_4_4}).compare
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -35,15 +35,12 @@ from cordwood.format.record_batch import Header, Record, build_batch, build_empt
 from cordwood.format.time_index import build_time_index
 from cordwood.format.varint import encode_unsigned_varint
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.surfaces.cli.dump_log import dump_log
 from support.golden import Golden
-from support.kafka_programs import KAFKA_4_4, KAFKA_VERSIONS, kafka_tool
+from support.kafka_programs import KAFKA_4_4, KAFKA_VERSIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars", "kafka_4_4_jars")]
 
 NEWEST = (KAFKA_4_4,)
-STAGES = ("before", "after", "before-2", "after-2")
-FILES_PER_RUN = 1000
 LOG = "00000000000000000000.log"
 TS = 1700000000000
 TEXTS = [
@@ -62,51 +59,6 @@ DOUBLES = [0.0, -0.0, 1.0, 1e7, 1e-3, 9.99e-4, 123456.789, 1e300, 1048576.0, flo
 Compare = Callable[..., None]
 
 
-@pytest.fixture
-def compare(capsysbinary: pytest.CaptureFixture[bytes]) -> Compare:
-    """Runs all tools over files; with `is_broken` stderr holds an exception, ours in our words."""
-
-    def run(
-        files: Iterable[Path],
-        *flags: str,
-        is_broken: bool = False,
-        versions: Sequence[str] = KAFKA_VERSIONS,
-    ) -> None:
-        every = [str(file) for file in files]
-        assert every
-        for start in range(0, len(every), FILES_PER_RUN):
-            arguments = ["--files", ",".join(every[start : start + FILES_PER_RUN]), *flags]
-            code = dump_log(arguments)
-            captured = capsysbinary.readouterr()
-            ours, our_errors = _text(captured.out), _text(captured.err)
-            assert code == (1 if is_broken else 0)
-            for version in versions:
-                theirs = kafka_tool("dump-log", *arguments, version=version)
-                _require_same(theirs.stdout, ours)
-                assert code == theirs.returncode
-                if not is_broken:
-                    _require_same(theirs.stderr, our_errors)
-
-    return run
-
-
-def _text(data: bytes) -> str:
-    # The other side was read with universal newlines.
-    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _require_same(theirs: str, ours: str) -> None:
-    if theirs == ours:
-        return
-    for expected, actual in zip(theirs.split("\n"), ours.split("\n"), strict=False):
-        assert actual == expected
-    assert len(ours) == len(theirs)
-
-
-def golden_files(golden: Golden, pattern: str) -> list[Path]:
-    return [file for stage in STAGES for file in sorted((golden.root / stage).glob(pattern))]
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -118,7 +70,7 @@ def golden_files(golden: Golden, pattern: str) -> list[Path]:
     ],
 )
 def test_logs_of_kafka(golden_a: Golden, compare: Compare, flags: list[str]) -> None:
-    compare(golden_files(golden_a, "*/*.log"), *flags)
+    compare(golden_a.files("*/*.log"), *flags)
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
@@ -126,12 +78,12 @@ def test_logs_of_kafka(golden_a: Golden, compare: Compare, flags: list[str]) -> 
 def test_indexes_of_kafka(
     golden_a: Golden, compare: Compare, suffix: str, flags: list[str]
 ) -> None:
-    compare(golden_files(golden_a, f"*/*.{suffix}"), *flags)
+    compare(golden_a.files(f"*/*.{suffix}"), *flags)
 
 
 @pytest.mark.parametrize("suffix", ["txnindex", "snapshot"])
 def test_other_files_of_kafka(golden_a: Golden, compare: Compare, suffix: str) -> None:
-    compare(golden_files(golden_a, f"*/*.{suffix}"))
+    compare(golden_a.files(f"*/*.{suffix}"))
 
 
 @pytest.mark.parametrize("more", [[], ["--skip-record-metadata"]])
@@ -148,7 +100,7 @@ def test_other_files_of_kafka(golden_a: Golden, compare: Compare, suffix: str) -
 def test_internal_topics_of_kafka(
     golden_a: Golden, compare: Compare, patterns: list[str], flag: str, more: list[str]
 ) -> None:
-    files = [file for pattern in patterns for file in golden_files(golden_a, pattern)]
+    files = [file for pattern in patterns for file in golden_a.files(pattern)]
     has_states = flag == "--transaction-log-decoder"
     compare(files, flag, *more, versions=NEWEST if has_states else KAFKA_VERSIONS)
 

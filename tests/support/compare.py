@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -162,6 +162,20 @@ def compare_log_dirs(
         detail = "; ".join(unnamed)[:_EXCERPT]
         differences.append(Difference(partition="(some)", kind="time index", detail=detail))
     return differences
+
+
+def require_alike(
+    cleaned: Path, after: Path, *, except_for: Collection[str] = (), include_internal: bool = False
+) -> list[str]:
+    """The partitions compared.
+
+    Raises:
+        AssertionError: one that is not among `except_for` differs; all differences are in the text.
+    """
+    found = compare_log_dirs(cleaned, after, include_internal=include_internal)
+    differences = [each for each in found if each.partition not in except_for]
+    assert not differences, "\n".join(map(str, differences))
+    return partition_names(after, include_internal=include_internal)
 
 
 def _chosen(names: list[str], topics: Sequence[str] | None) -> list[str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+_MAKER: Final = Path(__file__).resolve().parents[2] / "tools" / "make_golden.py"
+_STAGES: Final = ("before", "after", "before-2", "after-2")
 # In the archive that does not say when Kafka cleaned, it did within a minute of the writing.
 _CLEANED_AFTER_MS: Final = 60_000
 
@@ -52,3 +56,19 @@ class Golden:
             packed.extractall(root, filter="data")
         (top,) = root.iterdir()
         return cls.read(top)
+
+    @classmethod
+    def make(cls, root: Path, *, seed: int, version: str) -> Self:
+        """Has a real Kafka of this version make them in `root`, which must not exist."""
+        command = [sys.executable, str(_MAKER), "--kafka", version, "--seed", str(seed)]
+        subprocess.run([*command, "--out", str(root)], check=True, timeout=900)
+        return cls.read(root)
+
+    @property
+    def stages(self) -> list[Path]:
+        """The log directories, in the order in which Kafka left them."""
+        return [self.root / name for name in _STAGES]
+
+    def files(self, pattern: str) -> list[Path]:
+        """The files of all log directories whose paths there match a pattern."""
+        return [file for stage in self.stages for file in sorted(stage.glob(pattern))]

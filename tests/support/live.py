@@ -47,6 +47,7 @@ STATIC_PROPERTIES: Final[Mapping[str, str]] = {
     "log.cleaner.min.cleanable.ratio": "0.5",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
 }
 DYNAMIC_DEFAULTS: Final[Mapping[str, str]] = {
     "log.retention.ms": str(DAY_MS),
