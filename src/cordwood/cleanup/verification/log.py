@@ -386,6 +386,11 @@ class _LogCheck:
     def _read(self, name: str) -> bytes | None:
         if name not in self._names:
             return None
+        path = self._directory / name
         with suppress(FileNotFoundError):
-            return self._fs.read_bytes(self._directory / name)
+            data = self._fs.read_bytes(path)
+            # A broker that closes a segment cuts its indexes, also in the midst of a read.
+            while len(data) > self._fs.facts_of(path).size_bytes:
+                data = self._fs.read_bytes(path)
+            return data
         return None

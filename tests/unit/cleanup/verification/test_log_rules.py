@@ -32,7 +32,7 @@ from cordwood.model.clock import FixedClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.verification import verified
-from cordwood.storage.filesystem import DirectoryLock
+from cordwood.storage.filesystem import DirectoryLock, OsFileSystem
 from support.golden import Golden
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.segments import message
@@ -832,6 +832,38 @@ def test_a_glob_chooses_topics(place: Place) -> None:
     assert not verify([place.root], topics=["so*"], clock=FixedClock(NOW_MS)).is_sound
     with pytest.raises(ConfigError, match="matches --topic other; there is so"):
         verify([place.root], topics=["other"], clock=FixedClock(NOW_MS))
+
+
+#: The size of a page, which is no multiple of an entry's.
+CUT_AT = 4096
+
+
+class CuttingFiles(OsFileSystem):
+    """A broker cuts an index when it is read: the reader gets the pages before it noticed."""
+
+    def __init__(self, index: Path) -> None:
+        self._index = index
+
+    def read_bytes(self, path: Path) -> bytes:
+        data = super().read_bytes(path)
+        if path != self._index or len(data) < CUT_AT:
+            return data
+        path.write_bytes(data.rstrip(b"\0"))
+        return data[:CUT_AT]
+
+
+def test_an_index_that_is_cut_while_it_is_read_is_read_again(place: Place) -> None:
+    index = place.file(SECOND, ".timeindex")
+    whole = index.read_bytes()
+    assert not whole.endswith(b"\0")
+    index.write_bytes(whole.ljust(12 * 1000, b"\0"))
+    lock = DirectoryLock(place.root)
+    try:
+        result = verify([place.root], clock=FixedClock(NOW_MS), fs=CuttingFiles(index))
+    finally:
+        lock.release()
+    assert [str(each) for log in result.logs for each in log.findings] == []
+    assert index.read_bytes() == whole
 
 
 def test_a_torn_tail_of_a_directory_in_use_is_a_write_under_way(place: Place) -> None:
