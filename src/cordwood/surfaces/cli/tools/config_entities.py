@@ -14,7 +14,7 @@ from cordwood.surfaces.cli.tools.tool import ToolError
 TOPICS, CLIENTS, USERS, BROKERS = "topics", "clients", "users", "brokers"
 BROKER_LOGGERS, IPS, CLIENT_METRICS, GROUPS = "broker-loggers", "ips", "client-metrics", "groups"
 
-_TYPES = (TOPICS, CLIENTS, USERS, BROKERS, IPS, CLIENT_METRICS, GROUPS, BROKER_LOGGERS)
+_TYPES = (BROKER_LOGGERS, TOPICS, CLIENTS, USERS, BROKERS, IPS, CLIENT_METRICS, GROUPS)
 _NAME_FLAGS = {
     "topic": TOPICS,
     "client": CLIENTS,

@@ -60,10 +60,7 @@ _CONSUMER_PROTOCOLS = frozenset({"", "consumer"})
 
 USAGE = Usage(
     tool="consumer-groups",
-    summary=(
-        "This tool helps to list all consumer groups, describe a consumer group, delete consumer "
-        "group info, or reset consumer group offsets."
-    ),
+    summary="This tool helps to list, describe, delete and manage the offsets of consumer groups.",
     options=(
         BOOTSTRAP,
         COMMAND_CONFIG,

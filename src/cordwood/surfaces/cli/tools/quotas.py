@@ -7,7 +7,7 @@ alterUserScramCredentialConfigs; org.apache.kafka.server.config.QuotaConfig.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.configs import Configs, QuotaEntity
@@ -68,24 +68,27 @@ def alter_quotas(
         _set_passwords(cluster, entities.names[0], added, deleted)
 
 
+def _as_set(names: Iterable[str]) -> list[str]:
+    """Each name once, in the order of a HashSet."""
+    return java_order(dict.fromkeys(names), str)
+
+
 def _check_client(added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    for verb, names, kind in (("added", list(added), "Set"), ("deleted", deleted, "ArrayBuffer")):
-        other = [name for name in names if name not in _QUOTAS and name not in MECHANISMS]
-        other += [name for name in names if name in MECHANISMS]
-        if other:
+    for verb, names in (("added", added), ("deleted", deleted)):
+        if other := _as_set(name for name in names if name not in _QUOTAS):
             raise ToolError(
                 f"Only quota configs can be {verb} for 'clients' using --bootstrap-server. "
-                f"Unexpected config names: {kind}({', '.join(other)})"
+                f"Unexpected config names: {','.join(other)}"
             )
 
 
 def _check_user(entities: Entities, added: Mapping[str, str], deleted: Sequence[str]) -> None:
-    for verb, names, kind in (("added", list(added), "Set"), ("deleted", deleted, "ArrayBuffer")):
-        other = [name for name in names if name not in _QUOTAS and name not in MECHANISMS]
+    for verb, given in (("added", added), ("deleted", deleted)):
+        other = _as_set(name for name in given if name not in _QUOTAS and name not in MECHANISMS)
         if other:
             raise ToolError(
                 f"Only quota and SCRAM credential configs can be {verb} for 'users' using "
-                f"--bootstrap-server. Unexpected config names: {kind}({', '.join(other)})"
+                f"--bootstrap-server. Unexpected config names: {','.join(other)}"
             )
     names = [*added, *deleted]
     if any(name in MECHANISMS for name in names):
