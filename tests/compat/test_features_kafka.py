@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from cordwood.surfaces.cli.tools import features
-from cordwood.surfaces.cli.tools.tool import Terminal
 from cordwood.testing.broker import RunningBroker
+from support.feature_tools import shown_by_cordwood, shown_by_kafka
 from support.kafka import RealKafka
 from support.kafka_programs import KAFKA_4_4
 from support.kafka_tools import KafkaTools
@@ -23,6 +20,7 @@ pytestmark = pytest.mark.kafka
 #: In their order: some change the levels, and the next ones see it.
 LINES: Final = (
     "describe",
+    "describe --node-id 1",
     "describe --node-id -1",
     "describe --bogus",
     "describe --node-id",
@@ -59,12 +57,6 @@ LINES: Final = (
 )
 
 
-def shown(code: int, out: str, err: str) -> tuple[int, list[str], str]:
-    """Without stack traces, and epochs, which are those of a cluster's log."""
-    err = re.sub(r"(?m)^(\tat .*|Caused by: .*|\t\.\.\. .*|\[.*)\n?", "", err)
-    return code, re.sub(r"Epoch: \d+", "Epoch: N", out).splitlines(), err.rstrip()
-
-
 @pytest.fixture(scope="module", params=["kafka", "cordwood"])
 def servers(
     request: pytest.FixtureRequest, kafka_4_4_jars: Path, tmp_path_factory: pytest.TempPathFactory
@@ -90,13 +82,8 @@ def test_features_are_shown_and_changed_as_kafkas_tool_does(
 ) -> None:
     different = []
     for line in LINES:
-        words = line.split()
-        theirs = tools_4_4.run("features", "--bootstrap-server", servers[0], *words)
-        out, err = io.BytesIO(), io.BytesIO()
-        terminal = Terminal(io.BytesIO(), out, err)
-        code = features.run(["--bootstrap-server", servers[1], *words], terminal)
-        expected = shown(theirs.code, theirs.out, theirs.err)
-        found = shown(code, out.getvalue().decode(), err.getvalue().decode())
+        expected = shown_by_kafka(tools_4_4, servers[0], line.split())
+        found = shown_by_cordwood(servers[1], line.split())
         if found != expected:
             different.append(f"{line}\n  Kafka:    {expected}\n  Cordwood: {found}")
     assert not different, "\n\n".join(different)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cordwood import __version__
+from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError, require
 from cordwood.protocol.data import ApiVersionsRequest, UpdateFeaturesRequest
@@ -34,12 +35,21 @@ class FeatureChange(NamedTuple):
     upgrade_type: int
 
 
-def describe_features(cluster: ClusterClient, *, node_id: int | None = None) -> FeatureFacts:
+def describe_features(
+    cluster: ClusterClient, *, node_id: int | None = None, of_controllers: bool = False
+) -> FeatureFacts:
     """The features of a node, of any if none is given.
 
+    Args:
+        cluster: the brokers, or the controllers.
+        node_id: one of them.
+        of_controllers: whether they are controllers.
+
     Raises:
-        ClientError: it does not answer, or with an error.
+        ClientError: it is not known, does not answer, or with an error.
     """
+    if node_id is not None:
+        Admin(cluster).describe_cluster(of_controllers=of_controllers)
     request = ApiVersionsRequest(
         client_software_name="cordwood", client_software_version=__version__
     )

@@ -141,7 +141,9 @@ def _describe(cluster: ClusterClient, options: Options, terminal: Terminal) -> i
     node_id = options.number("node-id")
     if node_id is not None and node_id < 0:
         raise ToolError(f"Invalid node id {node_id}: must be non-negative.")
-    facts = describe_features(cluster, node_id=node_id)
+    facts = describe_features(
+        cluster, node_id=node_id, of_controllers=options.has("bootstrap-controller")
+    )
     found = [
         DescribedFeature(
             feature=name,

@@ -30,6 +30,15 @@ def test_levels_are_shown_and_changed(run: Run) -> None:
     assert levels["metadata.version"] == 30
 
 
+def test_a_node_is_asked_for_its_levels(run: Run) -> None:
+    said = run("features -B describe --node-id 1")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == run("features -B describe").out
+    said = run("features -B describe --node-id 77")
+    assert (said.code, said.out) == (1, "")
+    assert "Node 77 is not known" in said.err
+
+
 def test_what_is_refused(run: Run) -> None:
     for line, text in (
         ("describe --feature x=1", "unrecognized arguments: '--feature'"),
