@@ -21,51 +21,24 @@ from typing import Final
 import pytest
 
 from support.kafka import poll_until, read_checkpoint
+from support.kafka_cluster import CONTROLLER_ID
+from support.kafka_programs import KAFKA_4_4
 from support.kafka_tools import KafkaTools
 from support.mixed_cluster import WAIT_S, MixedCluster
-from support.soaks.cluster_transactions import Outcome, TransactionalWriter, Transactions
-from support.soaks.groups import Group
-from support.soaks.ledger import Cleanup, Ledger, Place
-from support.soaks.reading import committed_offsets, complaints_of, ends_of, read_messages
+from support.soaks.cluster_load import (
+    LATEST,
+    NUMBERS,
+    PARTITIONS,
+    STEPS,
+    TRANSACTIONS,
+    ClusterLoad,
+    properties_of_load,
+)
 from support.soaks.replicas import difference, dump
-from support.soaks.writers import Writer
 from support.wire import ConnectionClosedError, Wire
-from support.wire_client import WireClient
 
-PARTITIONS: Final = 3
-NUMBERS, TRANSACTIONS, LATEST = "numbers", "transactions", "latest"
-GROUPS: Final = ("classic", "consumer")
-"""A group of each protocol, with its name."""
-STEPS: Final = {
-    "acknowledged": 100,
-    "updated": 100,
-    "transactions": 5,
-    **{f"committed by {group}": 1 for group in GROUPS},
-}
-"""How much is done between two events, at least."""
-_RECORDS_PER_SECOND: Final = 100
-_MEMBERS: Final = 2
 CONTROLLER: Final = "kill of the controller"
 KINDS: Final = {"kill": 4, "suspend": 3, "stop": 2, "leaders": 2, CONTROLLER: 1}
-_PROPERTIES: Final = {
-    "offsets.topic.replication.factor": "3",
-    "offsets.topic.num.partitions": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.num.partitions": "3",
-    "transaction.state.log.min.isr": "2",
-    "replica.lag.time.max.ms": "3000",
-    "replica.fetch.backoff.ms": "200",
-    "log.cleaner.backoff.ms": "500",
-    "log.cleaner.dedupe.buffer.size": "8388608",
-    "log.initial.task.delay.ms": "1000",
-}
-_COMPACTED: Final = {
-    "cleanup.policy": "compact",
-    "max.compaction.lag.ms": "2000",
-    "min.cleanable.dirty.ratio": "0.01",
-    "min.insync.replicas": "2",
-}
-_PLAIN: Final = {"min.insync.replicas": "2"}
 
 
 @dataclass(slots=True)
@@ -92,6 +65,7 @@ class ClusterSoak:
         *,
         kafka: Collection[int],
         cordwood: Collection[int],
+        versions: Mapping[int, str],
         seed: int,
         module: str = "support.serve_in_process",
         has_own_controller: bool = False,
@@ -103,6 +77,7 @@ class ClusterSoak:
             root: where all files are.
             kafka: the ids of Kafka's brokers.
             cordwood: those of Cordwood's.
+            versions: as `MixedCluster`.
             seed: of what happens when.
             module: runs the brokers of Cordwood.
             has_own_controller: whether the controller is Cordwood's.
@@ -113,103 +88,39 @@ class ClusterSoak:
             root,
             kafka=kafka,
             cordwood=cordwood,
-            properties=_PROPERTIES,
+            properties=properties_of_load(len(kafka) + len(cordwood)),
+            versions=versions,
             module=module,
             has_own_controller=has_own_controller,
         )
+        self._load = ClusterLoad(self._cluster)
         self._kinds = kinds
         self._random = random.Random(seed)  # a schedule
         self._events: Counter[str] = Counter()
-        self._ledger = Ledger()
-        self._transactions = Transactions(PARTITIONS)
-        self._groups: list[Group] = []
 
     def run(self, events: int) -> SoakOutcome:
         """Lets so many things happen, each after the cluster has recovered from the last."""
+        load = self._load
         with self._cluster as cluster:
-            for name in (NUMBERS, TRANSACTIONS):
-                cluster.create_topic(name, cluster.spread(PARTITIONS), _PLAIN)
-            cluster.create_topic(LATEST, cluster.spread(PARTITIONS), _COMPACTED)
-            self._work(events)
-            complaints = self._complaints()
+            load.make_topics()
+            with load.working():
+                for _ in range(events):
+                    load.wait_for_work()
+                    time.sleep(self._random.uniform(0.0, 1.0))
+                    self._happen()
+                    cluster.wait_until_in_sync(NUMBERS, TRANSACTIONS, LATEST)
+            complaints = load.complaints()
             poll_until(self._has_cleaned, timeout_s=WAIT_S, what="every broker has compacted")
             poll_until(self._has_equal_ends, timeout_s=WAIT_S, what="all have all")
-        outcomes = Counter(each.value for each in self._transactions.outcomes.values())
         return SoakOutcome(
             self._events,
-            self._done(),
-            outcomes + self._transactions.failures,
+            load.done(),
+            load.transactions.summary(),
             self._cleaned(),
             complaints + self._differences(),
         )
 
-    def _work(self, events: int) -> None:
-        """Has clients work while things happen, and until the groups have read all."""
-        servers = self._cluster.bootstrap_servers
-        with contextlib.ExitStack() as readers:
-            for name in GROUPS:
-                group = Group(
-                    name, servers, [NUMBERS], members=_MEMBERS, contiguous=True, protocol=name
-                )
-                readers.callback(group.stop)
-                self._groups.append(group)
-            with contextlib.ExitStack() as writers:
-                topics = {NUMBERS: False, LATEST: True}
-                writer = Writer(
-                    0, servers, self._ledger, topics=topics, records_per_second=_RECORDS_PER_SECOND
-                )
-                writers.callback(writer.stop)
-                client = self._cluster.client()
-                writers.callback(TransactionalWriter(client, TRANSACTIONS, self._transactions).stop)
-                for _ in range(events):
-                    self._wait_for_work()
-                    self._happen()
-                    self._cluster.wait_until_in_sync(NUMBERS, TRANSACTIONS, LATEST)
-            self._cluster.wait_until_in_sync()
-            poll_until(self._is_stable, timeout_s=WAIT_S, what="no transaction is open")
-            poll_until(self._groups_have_all, timeout_s=WAIT_S, what="the groups have read all")
-
-    def _complaints(self) -> list[str]:
-        servers = self._cluster.bootstrap_servers
-        ends = ends_of(servers, NUMBERS, PARTITIONS)
-        found = [
-            complaint
-            for group in self._groups
-            for complaint in group.complaints(
-                ends, committed_offsets(self._cluster.admin, group.name) or {}
-            )
-        ]
-        read: dict[int, list[bytes]] = {}
-        for number in range(PARTITIONS):
-            found += complaints_of(servers, Place(NUMBERS, number), self._ledger)
-            found += complaints_of(servers, Place(LATEST, number), self._ledger, Cleanup.COMPACT)
-            messages, _ = read_messages(servers, Place(TRANSACTIONS, number))
-            read[number] = [each.value() or b"" for each in messages]
-        return found + self._transactions.complaints(read)
-
-    def _done(self) -> Counter[str]:
-        """Counts of work done, by the names of `STEPS`."""
-        return Counter(
-            {
-                "acknowledged": self._ledger.count_of(NUMBERS),
-                "updated": self._ledger.count_of(LATEST),
-                "transactions": self._transactions.count(Outcome.COMMITTED),
-                **{f"committed by {group.name}": group.commits for group in self._groups},
-            }
-        )
-
     # ---- what happens
-
-    def _wait_for_work(self) -> None:
-        """Returns when every client has done something since, and some time later."""
-        before = self._done()
-        wanted = {name: before[name] + STEPS[name] for name in STEPS}
-        poll_until(
-            lambda: all(self._done()[name] >= count for name, count in wanted.items()),
-            timeout_s=WAIT_S,
-            what="every client does something",
-        )
-        time.sleep(self._random.uniform(0.0, 1.0))
 
     def _happen(self) -> None:
         brokers, controller = self._cluster.brokers, self._cluster.controller
@@ -244,27 +155,6 @@ class ClusterSoak:
         port = self._random.choice(list(self._cluster.brokers.values())).port
         with contextlib.suppress(OSError, ConnectionClosedError), Wire(port) as wire:
             wire.ask("elect_leaders", 2, {"election_type": 0, "topic_partitions": None})
-
-    # ---- what is read in the end
-
-    def _groups_have_all(self) -> bool:
-        """Whether each group has committed the end of each partition."""
-        ends = ends_of(self._cluster.bootstrap_servers, NUMBERS, PARTITIONS)
-        return all(
-            group.has_read(ends) and committed_offsets(self._cluster.admin, group.name) == ends
-            for group in self._groups
-        )
-
-    def _is_stable(self) -> bool:
-        """Whether each transaction has its markers: they are written behind the answer."""
-        leaders = self._cluster.leaders(TRANSACTIONS)
-        for partition, leader in leaders.items():
-            with WireClient(self._cluster.brokers[leader].port) as wire:
-                told = wire.fetch(TRANSACTIONS, partition)
-            ends = told["last_stable_offset"], told["high_watermark"]
-            if told["error_code"] != "none" or ends[0] != ends[1]:
-                return False
-        return len(leaders) == PARTITIONS
 
     # ---- replicas
 
@@ -322,29 +212,42 @@ class ClusterSoak:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """The ids of Kafka's and of Cordwood's brokers, and who controls them."""
+    """The ids of Kafka's and of Cordwood's brokers, and who controls them.
+
+    The second broker of Kafka's, and its controller beside it, are 4.4.
+    """
 
     kafka: tuple[int, ...]
     cordwood: tuple[int, ...]
     has_own_controller: bool = False
     kinds: dict[str, int] = field(default_factory=lambda: dict(KINDS))
     seed: int = 1
+    #: The events of the form in `make compat`; 0 for none.
+    few: int = 0
+
+    @property
+    def versions(self) -> dict[int, str]:
+        """Of Kafka's nodes, as `MixedCluster`."""
+        second = self.kafka[1:]
+        return dict.fromkeys((*second, CONTROLLER_ID) if second else (), KAFKA_4_4)
 
 
 MANY = 50
+#: Two of five events are kills of the controller; with these seeds one of the first three.
+_OWN = KINDS | {CONTROLLER: 7}
 MIXES = {
-    "two kafka": Mix((1, 2), (3,)),
+    "kafka 4.3 and 4.4": Mix((1, 2), (3,), seed=42, few=2),  # kills of 4.4, and of Cordwood
     "one kafka": Mix((1,), (2, 3)),
-    # Two of five events are kills of the controller; with these seeds one of the first three.
-    "own controller": Mix((), (1, 2, 3), True, KINDS | {CONTROLLER: 7}, seed=24),
-    "own controller, one kafka": Mix((1,), (2, 3), True, KINDS | {CONTROLLER: 7}, seed=15),
+    "own controller": Mix((), (1, 2, 3), True, _OWN, seed=24, few=3),
+    "own controller, one kafka": Mix((1,), (2, 3), True, _OWN, seed=15),
+    "own controller, kafka 4.3 and 4.4": Mix((1, 2), (3,), True, _OWN, seed=15, few=3),
 }
 
 
 FEW = [
-    pytest.param(mix, 3, "support.serve_in_process", id=f"few-{mix}")
+    pytest.param(mix, found.few, "support.serve_in_process", id=f"few-{mix}")
     for mix, found in MIXES.items()
-    if found.has_own_controller
+    if found.few
 ]
 NIGHTLY = [
     pytest.param(
@@ -363,6 +266,7 @@ def test_a_cluster_loses_nothing(tmp_path: Path, mix: str, events: int, module: 
         tmp_path,
         kafka=found.kafka,
         cordwood=found.cordwood,
+        versions=found.versions,
         seed=found.seed,
         module=module,
         has_own_controller=found.has_own_controller,

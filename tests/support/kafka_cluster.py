@@ -111,6 +111,7 @@ class KafkaBroker(RealKafka):
         *,
         properties: Mapping[str, str] | None = None,
         version: str = KAFKA_4_3,
+        release: str | None = None,
     ) -> None:
         """Prepares a broker; it is not started.
 
@@ -120,8 +121,9 @@ class KafkaBroker(RealKafka):
             node_id: its own.
             properties: lines of server.properties.
             version: of Kafka.
+            release: as `RealKafka`: the metadata version of its cluster.
         """
-        super().__init__(root, properties=properties, version=version)
+        super().__init__(root, properties=properties, version=version, release=release)
         self.controller = controller
         self.node_id = node_id
 

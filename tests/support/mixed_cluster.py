@@ -17,10 +17,15 @@ from support.cluster_broker import ClusterBroker
 from support.cluster_controller import ClusterController
 from support.kafka import poll_until
 from support.kafka_cluster import CONTROLLER_ID, KafkaBroker, KafkaController
+from support.kafka_programs import KAFKA_4_3
 
 WAIT_S: Final = 120.0
 
+_RELEASE: Final = "4.3"
+"""The metadata version of a new cluster: nodes of all versions can join it."""
+
 Broker = KafkaBroker | ClusterBroker
+Controller = KafkaController | ClusterController
 
 
 class MixedCluster:
@@ -34,6 +39,7 @@ class MixedCluster:
         cordwood: Collection[int] = (),
         properties: Mapping[str, str] | None = None,
         properties_of: Mapping[int, Mapping[str, str]] | None = None,
+        versions: Mapping[int, str] | None = None,
         session_timeout_ms: int = 3000,
         controllers: int = 1,
         has_own_controller: bool = False,
@@ -47,6 +53,8 @@ class MixedCluster:
             cordwood: those of Cordwood's.
             properties: of every broker.
             properties_of: of single brokers.
+            versions: of Kafka, of its nodes by their ids, where they are not 4.3; the ids of
+                controllers begin at `CONTROLLER_ID`.
             session_timeout_ms: `broker.session.timeout.ms` of all nodes.
             controllers: how many of Kafka's there are.
             has_own_controller: whether the controller is Cordwood's instead.
@@ -54,6 +62,7 @@ class MixedCluster:
         """
         session = {"broker.session.timeout.ms": str(session_timeout_ms)}
         self.root = root
+        self._versions = versions or {}
         self.controllers: list[KafkaController] | list[ClusterController]
         if has_own_controller:
             own_flags = own.get("flags", ())
@@ -63,7 +72,10 @@ class MixedCluster:
         else:
             self.controllers = [
                 KafkaController(
-                    root / f"controller-{n}", node_id=CONTROLLER_ID + n, properties=session
+                    root / f"controller-{n}",
+                    node_id=CONTROLLER_ID + n,
+                    properties=session,
+                    **self._version_of(CONTROLLER_ID + n),
                 )
                 for n in range(controllers)
             ]
@@ -76,10 +88,15 @@ class MixedCluster:
         self._own = own
         self._stack = ExitStack()
 
+    def _version_of(self, node_id: int) -> dict[str, Any]:
+        """The arguments of a node of Kafka's that say which."""
+        version = self._versions.get(node_id, KAFKA_4_3)
+        return {"version": version, "release": None if version == KAFKA_4_3 else _RELEASE}
+
     # ---- brokers
 
     @property
-    def controller(self) -> KafkaController | ClusterController:
+    def controller(self) -> Controller:
         """The first controller."""
         return self.controllers[0]
 
@@ -125,7 +142,9 @@ class MixedCluster:
                 root, self.controller, node_id, properties=properties, **self._own
             )
         else:
-            broker = KafkaBroker(root, self.controller, node_id, properties=properties)
+            broker = KafkaBroker(
+                root, self.controller, node_id, properties=properties, **self._version_of(node_id)
+            )
         self.brokers[node_id] = broker
         broker.start()
 

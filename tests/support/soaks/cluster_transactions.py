@@ -39,6 +39,10 @@ class Transactions:
         """The number of transactions that have ended so."""
         return Counter(list(self.outcomes.values()))[outcome]
 
+    def summary(self) -> Counter[str]:
+        """Counts of the ends of transactions, and of the errors of their producers."""
+        return Counter(each.value for each in self.outcomes.values()) + self.failures
+
     def complaints(self, read: Mapping[int, Sequence[bytes]]) -> list[str]:
         """Complaints about the values that a read_committed reader gets of each partition."""
         seen: Counter[tuple[int, int]] = Counter()

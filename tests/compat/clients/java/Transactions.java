@@ -4,10 +4,12 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -30,7 +32,17 @@ final class Transactions {
     private record Session(
         KafkaProducer<byte[], byte[]> producer,
         KafkaConsumer<byte[], byte[]> consumer,
-        String source) {}
+        String source,
+        List<ConsumerRecord<byte[], byte[]>> taken) implements ConsumerRebalanceListener {
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> places) {
+            // They are read again, by whom these are given to.
+            taken.clear();
+        }
+
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> places) {}
+    }
 
     Transactions(String servers) {
         this.servers = servers;
@@ -50,7 +62,8 @@ final class Transactions {
             "session.timeout.ms", 6000,
             "heartbeat.interval.ms", 500,
             "max.poll.records", 1));
-        Session opened = new Session(producer, consumer, job.get("topic").asText());
+        Session opened =
+            new Session(producer, consumer, job.get("topic").asText(), new ArrayList<>());
         sessions.put(job.get("session").asText(), opened);
         return JSON.nullNode();
     }
@@ -66,9 +79,9 @@ final class Transactions {
     JsonNode process(JsonNode job) throws Exception {
         Session session = sessions.get(job.get("session").asText());
         if (session.consumer.subscription().isEmpty()) {
-            session.consumer.subscribe(List.of(session.source));
+            session.consumer.subscribe(List.of(session.source), session);
         }
-        List<ConsumerRecord<byte[], byte[]>> taken = take(session.consumer, job);
+        List<ConsumerRecord<byte[], byte[]>> taken = take(session, job);
         ArrayNode told = JSON.createArrayNode();
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
         List<Future<RecordMetadata>> sent = new ArrayList<>();
@@ -90,17 +103,16 @@ final class Transactions {
         return told;
     }
 
-    private static List<ConsumerRecord<byte[], byte[]>> take(
-        KafkaConsumer<byte[], byte[]> consumer, JsonNode job) {
+    private static List<ConsumerRecord<byte[], byte[]>> take(Session session, JsonNode job) {
         long deadline = System.nanoTime() + job.get("timeoutMs").asLong() * 1_000_000;
-        List<ConsumerRecord<byte[], byte[]>> taken = new ArrayList<>();
-        while (taken.size() < job.get("count").asInt()) {
+        session.taken.clear();
+        while (session.taken.size() < job.get("count").asInt()) {
             if (System.nanoTime() > deadline) {
                 throw new IllegalStateException("the records did not come in time");
             }
-            consumer.poll(POLL).forEach(taken::add);
+            session.consumer.poll(POLL).forEach(session.taken::add);
         }
-        return taken;
+        return session.taken;
     }
 
     JsonNode finish(JsonNode job) {
