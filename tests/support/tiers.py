@@ -208,6 +208,7 @@ LONGEST: Final[Sequence[str]] = (
     "tests/test_pages.py",
     "tests/crash/test_local_cluster.py",
     "tests/compat/test_cluster_replacement.py",
+    "tests/compat/test_rolling_upgrade.py",
     "tests/compat/test_dump_log.py",
     "tests/compat/test_walkthrough.py",
     "tests/unit/format/native/test_kernels_of_numba.py",
