@@ -6,6 +6,7 @@ controller answers, is what kafka-features and the controller of Kafka 4.4 say.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,9 +40,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 _SESSION_MS: Final = 10_000
 _RAISE: Final = "upgrade --release-version 4.4"
 _ONLY_METADATA: Final = "upgrade --feature metadata.version=33"
-#: Refused while a broker is Kafka 4.3, under a controller that knows the level.
-_TOO_EARLY: Final = (
-    "Invalid update version 33 for feature metadata.version. Broker 1 only supports versions 7-30"
+#: Refused while brokers are Kafka 4.3, under a controller that knows the level. It names any of
+#: them: Kafka's goes by the order of a hash table.
+_TOO_EARLY: Final = re.compile(
+    r".*: Invalid update version 33 for feature metadata\.version\. "
+    r"Broker (\d+) only supports versions 7-30"
 )
 _MAY_DELETE: Final = (
     "Refusing to perform the requested downgrade because it might delete metadata information."
@@ -97,9 +100,12 @@ class Upgrade:
         """
         cluster = self.cluster
         self._restart(cluster.controller, version)
-        if version > min(each.version for each in self._kafkas()):
+        old = self._brokers_before(version)
+        if old:
             assert self.shown(_RAISE).code == 1
-            assert self.refusal(_ONLY_METADATA).endswith(_TOO_EARLY)
+            named = _TOO_EARLY.fullmatch(self.refusal(_ONLY_METADATA))
+            assert named
+            assert int(named[1]) in old
         for broker in cluster.brokers.values():
             self._restart(broker, version)
 
@@ -114,8 +120,14 @@ class Upgrade:
         self.cluster.wait_until_in_sync()
         self._load.wait_for_work()
 
-    def _kafkas(self) -> list[RealKafka]:
-        return [each for each in self.cluster.brokers.values() if isinstance(each, RealKafka)]
+    def _brokers_before(self, version: str) -> list[int]:
+        """The ids of Kafka's brokers that are older."""
+        brokers = self.cluster.brokers.items()
+        return [
+            node_id
+            for node_id, broker in brokers
+            if isinstance(broker, RealKafka) and broker.version < version
+        ]
 
     def shown(self, line: str) -> Shown:
         """Runs both tools at the brokers, one after the other: they show the same."""
