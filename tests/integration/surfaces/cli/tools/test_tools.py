@@ -66,13 +66,19 @@ def test_an_unknown_flag_is_told(run_alone: Run, tool: str) -> None:
     assert "foo is not a recognized option" in said.err.splitlines()[0]
 
 
-@pytest.mark.parametrize("tool", WITH_COMMANDS)
+@pytest.mark.parametrize("tool", sorted({*WITH_COMMANDS} - {"features"}))
 def test_a_tool_with_commands_shows_a_short_usage(run_alone: Run, tool: str) -> None:
     said = run_alone(tool)
     assert (said.code, said.out) == (1, "")
     usage, error = said.err.splitlines()
     assert usage.startswith(f"usage: cordwood {tool} ")
     assert error == f"cordwood {tool}: error: too few arguments"
+
+
+def test_features_says_what_is_wrong_in_one_line_as_kafkas_tool(run_alone: Run) -> None:
+    said = run_alone("features")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "Command line error: too few arguments. Type --help for help.\n"
 
 
 def test_a_broker_that_is_not_there_is_told_in_kafkas_words(run_alone: Run, tmp_path: Path) -> None:
