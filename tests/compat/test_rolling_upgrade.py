@@ -171,13 +171,8 @@ def _level(described: Shown) -> str:
     return row[row.index("FinalizedVersionLevel:") + 1]
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(FEW, id="few"),
-        pytest.param(MANY, id="many", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("form", [pytest.param(FEW, id="few"), pytest.param(MANY, id="many")])
 @pytest.mark.parametrize("has_own_controller", [False, True], ids=["kafka", "own controller"])
 def test_a_cluster_of_kafka_4_3_becomes_one_of_4_4(
     tmp_path: Path, tools_4_4: KafkaTools, form: Form, has_own_controller: bool
