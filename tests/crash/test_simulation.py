@@ -19,7 +19,7 @@ _SEEDS_IN_TEST = 20
 _SEEDS_A_TEST = 10
 _SEEDS_NIGHTLY = 1000
 _SEEDS_A_NIGHTLY_TEST = 50
-_SEEDS_TO_FIND_A_BUG = 100
+_SEEDS_TO_FIND_A_BUG = 200
 FOUND = [(name, bug.seed) for name, bug in BUGS.items() if bug.seed is not None]
 #: One bug of so many is put in by `make test`, all of them by `make nightly`.
 _ONE_OF = 4

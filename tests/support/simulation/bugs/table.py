@@ -112,7 +112,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Bug(revocation_never_expires, None),
         Bug(stale_member_epochs_taken, 0),
         Bug(instance_taken_over, 0),
-        Bug(offsets_expire_under_members, 51),
+        Bug(offsets_expire_under_members, 171),
     )
 }
 """The bugs by name."""
