@@ -109,7 +109,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Bug(unstable_offsets_answered, 10),
         Bug(stale_commits_taken, 0),
         Bug(partitions_left_out_are_given_up, 3),
-        Bug(revocation_never_expires, None),
+        Bug(revocation_never_expires, 152),
         Bug(stale_member_epochs_taken, 0),
         Bug(instance_taken_over, 0),
         Bug(offsets_expire_under_members, 171),
