@@ -152,7 +152,8 @@ class Broker:
 
     `port` is where it listens; `data` its only log directory; `start_ms` the wall clock when the
     script began, to which times of the broker's own clock are relative; `left_out` the names of
-    settings that the other broker does not have, which are left out of answers.
+    settings that the other broker does not have, which are left out of answers; `reworded` what is
+    replaced in texts, since the brokers say it in other words.
     """
 
     port: int
@@ -164,6 +165,7 @@ class Broker:
     names: dict[uuid.UUID, str] = field(default_factory=dict)
     cluster_id: str = ""
     left_out: frozenset[str] = frozenset()
+    reworded: Sequence[tuple[re.Pattern[str], str]] = ()
     wire: Wire = field(init=False)
 
     def __post_init__(self) -> None:
@@ -290,6 +292,7 @@ class Likener:
             (re.compile(re.escape(broker.find_cluster_id())), "<cluster id>"),
             (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
             (re.compile(r"should be within \[-?\d+, (-?)\d+\]"), r"should be within <times>\1"),
+            *broker.reworded,
         ]
         # A time close to now in hexadecimal: what comes before its last four hours may change
         # while a script is run.

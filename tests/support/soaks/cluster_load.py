@@ -141,11 +141,7 @@ class ClusterLoad:
         self._cluster.wait_until_in_sync()
         # One that has not seen brokers go: librdkafka's may wait for a coordinator that was.
         admin = AdminClient(self._cluster.client())
-        poll_until(
-            lambda: self._groups_have_all(admin),
-            timeout_s=WAIT_S,
-            what="the groups have read all",
-        )
+        self._wait_for_groups(admin)
         for topic in [TRANSACTIONS] if self._copier is None else [TRANSACTIONS, COPIES]:
             poll_until(
                 lambda: self._is_stable(topic),  # noqa: B023  # called at once
@@ -215,13 +211,33 @@ class ClusterLoad:
             for number, (messages, _) in enumerate(read)
         }
 
-    def _groups_have_all(self, admin: AdminClient) -> bool:
-        """Whether each group has committed the end of each partition."""
+    def _wait_for_groups(self, admin: AdminClient) -> None:
+        """Returns when each group has committed the end of each partition.
+
+        A busy machine may need long for what has been written, but commits more all the time.
+        """
         ends = ends_of(self._cluster.bootstrap_servers, NUMBERS, PARTITIONS)
         names = [*GROUPS] if self._copier is None else [*GROUPS, COPIER]
-        return all(group.has_read(ends) for group in self._groups) and all(
-            committed_offsets(admin, name) == ends for name in names
-        )
+
+        def committed() -> list[dict[Place, int]]:
+            return [committed_offsets(admin, name) or {} for name in names]
+
+        def have_all() -> bool:
+            return all(group.has_read(ends) for group in self._groups) and all(
+                found == ends for found in committed()
+            )
+
+        def count() -> int:
+            return sum(offset for found in committed() for offset in found.values())
+
+        known = 0
+        while not have_all():
+            poll_until(
+                lambda: have_all() or count() > known,  # noqa: B023  # called at once
+                timeout_s=WAIT_S,
+                what="the groups have read all, or more than before",
+            )
+            known = max(known, count())
 
     def _is_stable(self, topic: str) -> bool:
         """Whether each transaction has its markers: they are written behind the answer."""

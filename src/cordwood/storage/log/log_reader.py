@@ -177,7 +177,7 @@ def find_by_timestamp(
         for segment in segments:
             if newest is None or segment.max_timestamp_so_far > newest.max_timestamp_so_far:
                 newest = segment
-        if newest is None or newest.max_timestamp_so_far < 0:
+        if newest is None:
             return None
         found = newest.find_max_timestamp(record_bytes_max=record_bytes_max)
     else:

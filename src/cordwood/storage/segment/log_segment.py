@@ -376,14 +376,17 @@ class LogSegment:
     def find_max_timestamp(
         self, *, record_bytes_max: int = RECORD_BYTES_MAX
     ) -> TimestampAndOffset | None:
-        """The first record with the segment's largest timestamp; None if no record has one.
+        """The first record with the segment's largest timestamp, which is -1 if none has one.
+
+        Returns:
+            None: the segment has no batch with this timestamp, as when it is empty.
 
         Raises:
             OversizedRecordError: as `find_offset_by_timestamp`.
             CorruptError: the log is damaged on the way there.
         """
         largest, last_offset = self.indexes.max_timestamp(self)
-        batch = self.indexes.find(self, last_offset, 0) if largest >= 0 else None
+        batch = self.indexes.find(self, last_offset, 0)
         if batch is None:
             return None
         file = self._resources.file(self)

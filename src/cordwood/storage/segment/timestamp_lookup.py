@@ -85,12 +85,17 @@ def first_with(
 ) -> TimestampAndOffset | None:
     """The first record of that very timestamp in the first batch whose largest it is.
 
+    None if there is no such batch, and if it has magic 0, whose records have no timestamps.
+    Source: org.apache.kafka.common.record.internal.RecordBatch.offsetOfMaxTimestamp.
+
     Raises:
         OversizedRecordError: as `first_at_or_after`.
         CorruptError: a batch cannot be read.
     """
     for head in heads:
         if head.max_timestamp == timestamp:
+            if head.magic == 0:
+                return None
             wanted = _Wanted(timestamp, timestamp, 0, record_bytes_max)
             return _first(file, head, wanted, path)
     return None

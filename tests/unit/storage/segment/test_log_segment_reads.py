@@ -16,7 +16,8 @@ from cordwood.format.batch_header import parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.offset_index import build_offset_index, parse_offset_index
-from cordwood.format.record_batch import build_empty_batch
+from cordwood.format.record import Record
+from cordwood.format.record_batch import build_batch, build_empty_batch
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.reading.batch_heads import BatchPosition
@@ -392,6 +393,16 @@ def test_messages_of_magic_0_have_no_timestamps(segments: Segments) -> None:
     assert segment.time_index.entries == 0
     assert segment.find_offset_by_timestamp(1, 0) is None
     assert segment.find_max_timestamp() is None
+
+
+def test_a_record_without_a_timestamp_is_that_of_the_largest_if_none_has_one(
+    segments: Segments,
+) -> None:
+    segment = segments.create(7)
+    put(segment, build_batch([Record(7, -1, b"k", b"v"), Record(8, -1, b"k", b"w")], base_offset=7))
+    assert segment.largest_record_timestamp == -1
+    assert segment.find_max_timestamp() == (-1, 7, -1)
+    assert segments.open(7).find_max_timestamp() == (-1, 7, -1)
 
 
 def test_a_log_of_all_magics_is_read_as_one(segments: Segments) -> None:
