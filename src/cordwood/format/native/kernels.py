@@ -19,6 +19,7 @@ if TYPE_CHECKING or _compiled is None:
         decompress_records,
         decompress_rows,
     )
+    from cordwood.format.native.source.columns import gather, list_headers, list_records
     from cordwood.format.native.source.contents import (
         check_batches,
         list_contents,
@@ -69,6 +70,7 @@ else:
         crc32c_by_table,
         decompress_records,
         decompress_rows,
+        gather,
         grow_table,
         identify,
         index_batches,
@@ -80,6 +82,8 @@ else:
         judge_watched_versions,
         list_batches,
         list_contents,
+        list_headers,
+        list_records,
         mark_newest,
         mark_pinned,
         merge_entries,
@@ -109,6 +113,7 @@ __all__ = [
     "crc32c_by_table",
     "decompress_records",
     "decompress_rows",
+    "gather",
     "grow_table",
     "identify",
     "index_batches",
@@ -120,6 +125,8 @@ __all__ = [
     "judge_watched_versions",
     "list_batches",
     "list_contents",
+    "list_headers",
+    "list_records",
     "mark_newest",
     "mark_pinned",
     "merge_entries",
