@@ -19,7 +19,6 @@ if TYPE_CHECKING or _compiled is None:
         decompress_records,
         decompress_rows,
     )
-    from cordwood.format.native.source.columns import gather, list_headers, list_records
     from cordwood.format.native.source.contents import (
         check_batches,
         list_contents,
@@ -40,6 +39,11 @@ if TYPE_CHECKING or _compiled is None:
         index_written,
         put_header,
         retained_records,
+    )
+    from cordwood.format.native.source.record_fields import (
+        gather_fields,
+        list_headers,
+        list_records,
     )
     from cordwood.format.native.source.record_longs import record_longs
     from cordwood.format.native.source.records import (
@@ -70,7 +74,7 @@ else:
         crc32c_by_table,
         decompress_records,
         decompress_rows,
-        gather,
+        gather_fields,
         grow_table,
         identify,
         index_batches,
@@ -113,7 +117,7 @@ __all__ = [
     "crc32c_by_table",
     "decompress_records",
     "decompress_rows",
-    "gather",
+    "gather_fields",
     "grow_table",
     "identify",
     "index_batches",

@@ -34,23 +34,42 @@ def last_entry_of(fs: FileSystem, path: Path, layout: Struct) -> tuple[int, int]
 
 def entry_up_to(fs: FileSystem, path: Path, layout: Struct, key: int) -> tuple[int, int] | None:
     """The last entry with a key <= `key`, by bisection; None if there is none, or no file."""
+    found, _ = entries_around(fs, path, layout, key)
+    return found
+
+
+def entries_around(
+    fs: FileSystem, path: Path, layout: Struct, key: int, *, behind: int = 0
+) -> tuple[tuple[int, int] | None, list[tuple[int, int]]]:
+    """The last entry with a key <= `key`, by bisection, and up to `behind` entries that follow it.
+
+    The first is None, and the entries are the first ones, if no key is so low; there are none at
+    all without a file.
+    """
     try:
         opened = fs.open(path)
     except FileNotFoundError:
-        return None
-    entry_bytes = layout.size
+        return None, []
+    size = layout.size
     found: tuple[int, int] | None = None
     with closing(opened) as file:
-        low, high = 0, file.size() // entry_bytes
+
+        def entry_at(number: int) -> tuple[int, int] | None:
+            data = file.read_at(size, number * size)
+            # Zeros behind the first entry are no entries.
+            if len(data) < size or not (number == 0 or any(data)):
+                return None
+            entry = layout.unpack(data)
+            return entry[0], entry[1]
+
+        low, high = 0, file.size() // size
         while low < high:
             middle = (low + high) // 2
-            data = file.read_at(entry_bytes, middle * entry_bytes)
-            # Zeros behind the first entry are no entries.
-            is_entry = len(data) == entry_bytes and (middle == 0 or any(data))
-            entry = layout.unpack(data) if is_entry else (0, 0)
-            if is_entry and entry[0] <= key:
-                found = entry[0], entry[1]
+            entry = entry_at(middle)
+            if entry is not None and entry[0] <= key:
+                found = entry
                 low = middle + 1
             else:
                 high = middle
-    return found
+        following = [entry_at(number) for number in range(low, low + behind)]
+    return found, [each for each in following if each is not None]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidOffsetError
-from cordwood.storage.segment.index_search import entry_up_to
+from cordwood.storage.segment.index_search import entries_around, entry_up_to
 from cordwood.storage.segment.segment_index import INT32_MAX, SegmentIndex, ceiling_slot, floor_slot
 
 
@@ -91,6 +91,17 @@ class OffsetIndex(SegmentIndex):
         if found[1] < 0:
             raise CorruptError(f"offset index entry at position {found[1]}", path=str(self.path))
         return OffsetPosition(self.base_offset + found[0], found[1])
+
+    def end_on_disk(self, target_offset: int, *, size_bytes: int) -> int:
+        """A position in the log behind every batch with offsets below the target, at least.
+
+        No more than two intervals of entries lie between these batches and it; it is at most
+        `size_bytes`. It is searched in the file, without reading all of it.
+        """
+        relative = min(target_offset - 1 - self.base_offset, INT32_MAX)
+        # The batch of the next entry may begin below the target, and ends at the one after it.
+        _, behind = entries_around(self._fs, self.path, self._ENTRY, relative, behind=2)
+        return min(behind[1][1], size_bytes) if len(behind) == 2 else size_bytes
 
     def fetch_upper_bound_offset(self, position: int, size_bytes: int) -> OffsetPosition | None:
         """The first entry at or beyond the end of `size_bytes` bytes read from `position`.

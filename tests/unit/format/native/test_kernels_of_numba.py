@@ -18,7 +18,7 @@ CALLERS = (
     "unit/cleanup/schedule/test_cleaner_odd_logs.py",
     "unit/cleanup/rules/test_transactions.py",
     "unit/cleanup/estimate/test_distinct_kernels.py",
-    "unit/format/native/test_columns.py",
+    "unit/format/native/test_record_fields.py",
     "unit/format/native/test_contents.py",
     "unit/format/native/test_kernels_damaged_records.py",
     "unit/storage/append/test_record_walk.py",

@@ -16,7 +16,7 @@ from cordwood.format.native.batches import (
     LAST_OFFSET,
     MAX_TIMESTAMP,
 )
-from cordwood.format.native.columns import (
+from cordwood.format.native.record_fields import (
     CONTENT_SIZE,
     CONTENT_START,
     HEADERS_COUNT,
@@ -137,7 +137,7 @@ def list_headers(buffer: Bytes, records: Rows, count: int, rows: Rows) -> tuple[
 
 
 @kernel
-def gather(
+def gather_fields(
     buffer: Bytes, rows: Rows, first: int, last: int, column: int, out: Bytes, ends: Ints
 ) -> int:
     """Copies a field of the rows `first` to `last` (exclusive), one behind the other.

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native import columns, kernels
+from cordwood.format.native import kernels
+from cordwood.format.native import record_fields as columns
 from cordwood.format.record import Header, Record
 from cordwood.format.record_batch import build_batch
 from cordwood.model.errors import CorruptError
@@ -69,7 +70,7 @@ def test_a_field_is_gathered_with_the_end_of_each(data: bytes, chooses: st.DataO
     values = [each.value or b"" for each in records[first:last]]
     out = np.empty(sum(map(len, values)), dtype=np.uint8)
     ends = np.empty(last - first, dtype=np.int64)
-    copied = kernels.gather(buffer, rows, first, last, columns.VALUE_START, out, ends)
+    copied = kernels.gather_fields(buffer, rows, first, last, columns.VALUE_START, out, ends)
     assert (copied, out.tobytes()) == (len(out), b"".join(values))
     assert ends.tolist() == np.cumsum([len(each) for each in values], dtype=np.int64).tolist()
 

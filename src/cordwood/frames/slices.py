@@ -1,0 +1,139 @@
+"""Cuts logs into slices: runs of whole batches of one segment, which tasks read by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cordwood.cleanup.plan.captured import Captured
+from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.frames.wanted import Isolation, Wanted
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.segment.offset_index import OffsetIndex
+from cordwood.storage.segment.time_index import TimeIndex
+
+#: A slice is cut where it is larger, by default.
+SLICE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """The batches of a segment that begin at byte `start` or later, and before `source.size_bytes`.
+
+    Its records are those with offsets from `first_offset` to before `end_offset`. Batches of
+    `aborted` transactions are left out, and control batches, unless `has_control`. A compressed
+    record is no larger than `record_bytes_max`.
+    """
+
+    partition: TopicPartition
+    source: SegmentSource
+    start: int
+    first_offset: int
+    end_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    has_control: bool
+    record_bytes_max: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that are read, at most."""
+        return self.source.size_bytes - self.start
+
+
+def slices_of(
+    captured: Captured,
+    wanted: Wanted,
+    isolation: Isolation,
+    *,
+    slice_bytes: int = SLICE_BYTES,
+    fs: FileSystem = OS,
+) -> Iterator[Slice]:
+    """The slices of a log that may hold wanted records, in the order of offsets.
+
+    Indexes are searched in place, by some twenty small reads each.
+
+    Args:
+        captured: the log.
+        wanted: which records.
+        isolation: which of these a reader sees.
+        slice_bytes: a slice is not much larger, unless a batch is.
+        fs: where the files are.
+
+    Raises:
+        CorruptError: an entry of an index can be none.
+        OSError: an index cannot be read.
+    """
+    view = captured.view
+    first, end = wanted.first_offset, min(wanted.end_offset, view.log_end_offset)
+    if isolation is not Isolation.ALL:
+        first = max(first, view.log_start_offset)
+        end = min(end, view.high_watermark)
+    if isolation is Isolation.READ_COMMITTED:
+        end = min(end, view.last_stable_offset)
+    for source, segment in zip(captured.sources, view.segments, strict=True):
+        if source.base_offset >= end or source.next_base_offset <= first or not source.size_bytes:
+            continue
+        if wanted.first_ms > segment.largest_timestamp:
+            continue
+        aborted = ()
+        if isolation is Isolation.READ_COMMITTED:
+            aborted = tuple(
+                each
+                for each in captured.aborted
+                if each.first_offset < source.next_base_offset
+                and each.last_offset >= source.base_offset
+            )
+        whole = Slice(
+            partition=view.topic_partition,
+            source=source,
+            start=0,
+            first_offset=first,
+            end_offset=end,
+            aborted=aborted,
+            has_control=isolation is Isolation.ALL,
+            record_bytes_max=view.config.max_decompressed_message_bytes,
+        )
+        yield from _cut(_narrowed(whole, wanted, fs), slice_bytes, fs)
+
+
+def _narrowed(whole: Slice, wanted: Wanted, fs: FileSystem) -> Slice:
+    """The slice without what its indexes show to be before or behind the wanted records."""
+    source, first = whole.source, whole.first_offset
+    if wanted.first_ms > 0:
+        times = TimeIndex(_beside(source, TIME_INDEX_SUFFIX), source.base_offset, fs=fs)
+        # No record up to the offset of an entry is later than the entry.
+        first = max(first, times.lookup(wanted.first_ms - 1).offset)
+    offsets = _offset_index(source, fs)
+    start, end = 0, source.size_bytes
+    if first > source.base_offset:
+        start = min(offsets.lookup_on_disk(first).position, end)
+    if whole.end_offset < source.next_base_offset:
+        end = max(offsets.end_on_disk(whole.end_offset, size_bytes=end), start)
+    return replace(whole, source=replace(source, size_bytes=end), start=start)
+
+
+def _cut(whole: Slice, slice_bytes: int, fs: FileSystem) -> Iterator[Slice]:
+    source = whole.source
+    parts = max(whole.size_bytes // slice_bytes, 1)
+    first = max(whole.first_offset, source.base_offset)
+    count = min(whole.end_offset, source.next_base_offset) - first
+    start, offsets = whole.start, _offset_index(source, fs)
+    for part in range(1, parts):
+        position = offsets.lookup_on_disk(first + count * part // parts).position
+        if start < position < source.size_bytes:
+            yield replace(whole, source=replace(source, size_bytes=position), start=start)
+            start = position
+    if start < source.size_bytes:
+        yield replace(whole, start=start)
+
+
+def _offset_index(source: SegmentSource, fs: FileSystem) -> OffsetIndex:
+    return OffsetIndex(_beside(source, INDEX_SUFFIX), source.base_offset, fs=fs)
+
+
+def _beside(source: SegmentSource, suffix: str) -> Path:
+    return Path(source.path).with_suffix(suffix)
