@@ -1,0 +1,185 @@
+"""Records of golden directories as Arrow batches, against the plain reader of records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.format.batch_header import BatchHeader
+from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
+from cordwood.frames.column_types import COLUMN_TYPES
+from cordwood.frames.options import parse_options
+from cordwood.frames.record_columns import RecordReader
+from cordwood.frames.survey import slices_of_directories
+from cordwood.frames.wanted import Wanted
+from cordwood.testing.manual_clock import ManualClock
+from support.golden import Golden
+
+Row = dict[str, Any]
+NAMES = tuple(COLUMN_TYPES)
+
+
+def read(log_dir: Path, wanted: Wanted | None = None, **options: str) -> list[Row]:
+    parsed = parse_options({"path": str(log_dir), "columns": ",".join(NAMES), **options})
+    clock = ManualClock()
+    reader = RecordReader(NAMES)
+    return [
+        row
+        for part in slices_of_directories(parsed, wanted or parsed.wanted, clock=clock)
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    ]
+
+
+def plain_rows(directory: Path) -> Iterator[tuple[BatchHeader, Row]]:
+    topic, _, number = directory.name.rpartition("-")
+    for path in sorted(directory.glob("*.log")):
+        for _, batch in iter_batches(path.read_bytes()):
+            assert isinstance(batch, RecordBatch)
+            header = batch.header
+            for record in batch.records():
+                sequence = header.base_sequence
+                if sequence >= 0:
+                    sequence = (sequence + record.offset - header.base_offset) & (2**31 - 1)
+                yield (
+                    header,
+                    {
+                        "key": record.key,
+                        "value": record.value,
+                        "topic": topic,
+                        "partition": int(number),
+                        "offset": record.offset,
+                        "timestamp": record.timestamp,
+                        "timestampType": int(header.timestamp_type == "LogAppendTime"),
+                        "headers": [
+                            {"key": each.key, "value": each.value} for each in record.headers
+                        ],
+                        "leaderEpoch": header.partition_leader_epoch,
+                        "producerId": header.producer_id,
+                        "producerEpoch": header.producer_epoch,
+                        "sequence": sequence,
+                        "isTransactional": header.is_transactional,
+                        "isControl": header.is_control,
+                    },
+                )
+
+
+def settled(rows: list[Row]) -> list[Row]:
+    """With the timestamp in milliseconds, as the plain reader has it."""
+    return [{**row, "timestamp": round(row["timestamp"].timestamp() * 1000)} for row in rows]
+
+
+def directories(log_dir: Path) -> list[Path]:
+    return sorted(
+        each
+        for each in log_dir.iterdir()
+        if each.is_dir() and each.name != "__cluster_metadata-0" and list(each.glob("*.log"))
+    )
+
+
+@pytest.mark.parametrize("slice_bytes", [20_000, 1 << 30])
+def test_all_columns_of_all_records_are_those_of_the_plain_reader(
+    golden_a: Golden, slice_bytes: int
+) -> None:
+    log_dir = golden_a.root / "before"
+    found = settled(read(log_dir, isolation="all", slicebytes=str(slice_bytes)))
+    expected = [row for each in directories(log_dir) for _, row in plain_rows(each)]
+    assert len(expected) > 50_000
+    by_partition = Counter((row["topic"], row["partition"]) for row in expected)
+    assert Counter((row["topic"], row["partition"]) for row in found) == by_partition
+
+    def key(row: Row) -> tuple[str, int, int]:
+        return row["topic"], row["partition"], row["offset"]
+
+    assert sorted(found, key=key) == sorted(expected, key=key)
+
+
+def aborted_in(directory: Path) -> list[AbortedTransaction]:
+    return [
+        each
+        for path in directory.glob("*.txnindex")
+        for each in parse_transaction_index(path.read_bytes())
+    ]
+
+
+def test_committed_records_are_without_aborted_ones_and_end_at_the_last_stable_offset(
+    golden_a: Golden,
+) -> None:
+    log_dir = golden_a.root / "before"
+    seen = 0
+    for topic in ("transactions", "open-transaction"):
+        (directory,) = log_dir.glob(f"{topic}-0")
+        aborted = aborted_in(directory)
+        found = [
+            row["offset"] for row in read(log_dir, topics=topic, isolation="read_committed")
+        ]
+        uncommitted = [row["offset"] for row in read(log_dir, topics=topic)]
+        expected = [
+            (header, row["offset"])
+            for header, row in plain_rows(directory)
+            if not header.is_control
+        ]
+        assert uncommitted == [offset for _, offset in expected]
+        kept = [
+            offset
+            for header, offset in expected
+            if not header.is_transactional
+            or not any(
+                each.producer_id == header.producer_id
+                and each.first_offset <= offset <= each.last_offset
+                for each in aborted
+            )
+        ]
+        assert found == kept[: len(found)]
+        seen += len(uncommitted) - len(found)
+        if topic == "transactions":
+            assert found == kept
+            assert aborted
+        else:
+            assert 0 < len(found) < len(kept)
+    assert seen > 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offsets"),
+    [
+        (Wanted(first_offset=1234, end_offset=1235), range(1234, 1235)),
+        (Wanted(first_offset=2990), range(2990, 3000)),
+        (Wanted(end_offset=3), range(3)),
+        (Wanted(first_offset=5000), range(0)),
+        (Wanted(partitions=frozenset({1})), range(0)),
+        (Wanted(topics=frozenset({"other"})), range(0)),
+    ],
+)
+def test_only_wanted_offsets_are_read(
+    golden_a: Golden, wanted: Wanted, offsets: range
+) -> None:
+    for codec in ("none", "lz4", "zstd"):
+        rows = read(golden_a.root / "before", wanted, topics=f"codec-{codec}")
+        assert [row["offset"] for row in rows] == list(offsets)
+
+
+def test_one_offset_is_read_from_two_intervals_of_the_index_at_most(golden_a: Golden) -> None:
+    log_dir = golden_a.root / "before"
+    options = parse_options({"path": str(log_dir), "topics": "codec-none"})
+    wanted = Wanted(first_offset=1500, end_offset=1501)
+    (part,) = slices_of_directories(options, wanted, clock=ManualClock())
+    size = sum(path.stat().st_size for path in (log_dir / "codec-none-0").glob("*.log"))
+    assert part.size_bytes < 4 * 4096 + 20_000 < size / 10
+
+
+def test_times_narrow_what_is_read_and_lose_no_record(golden_a: Golden) -> None:
+    log_dir = golden_a.root / "before"
+    for topic in ("old-and-future", "codec-none", "log-append-time"):
+        rows = settled(read(log_dir, topics=topic))
+        moments = sorted({row["timestamp"] for row in rows})
+        for moment in (moments[0], moments[len(moments) // 2], moments[-1], moments[-1] + 1):
+            found = settled(read(log_dir, Wanted(first_ms=moment), topics=topic))
+            expected = [row for row in rows if row["timestamp"] >= moment]
+            assert [row for row in found if row["timestamp"] >= moment] == expected
+            assert len(found) <= len(rows)
