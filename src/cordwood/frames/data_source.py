@@ -50,7 +50,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(CordwoodDataSource)
 
 
-class CordwoodDataSource(DataSource):
+class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not followed
     """The source; see the module, and `FrameOptions` for its options."""
 
     @classmethod
@@ -74,7 +74,7 @@ class CordwoodDataSource(DataSource):
 
 
 @dataclass
-class _SlicePartition(InputPartition):
+class _SlicePartition(InputPartition):  # type: ignore[misc]  # as above
     """One task."""
 
     slice: Slice
@@ -84,7 +84,7 @@ class _SlicePartition(InputPartition):
         super().__init__(each)
 
 
-class _Reader(DataSourceReader):
+class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
     def __init__(self, options: FrameOptions) -> None:
         self._options = options
         self._wanted = options.wanted

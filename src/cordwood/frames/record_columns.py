@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -98,7 +97,7 @@ def _bit(bit: int) -> Callable[[_Rows], pa.Array]:
     return lambda rows: pa.array((rows.of_batch(rows_of.ATTRIBUTES) & bit) != 0)
 
 
-def _of_batch(column: int, kind: type[np.integer[npt.NBitBase]]) -> Callable[[_Rows], pa.Array]:
+def _of_batch(column: int, kind: type[np.signedinteger[Any]]) -> Callable[[_Rows], pa.Array]:
     return lambda rows: pa.array(rows.of_batch(column).astype(kind))
 
 

@@ -79,7 +79,7 @@ def slices_of(
             continue
         if wanted.first_ms > segment.largest_timestamp:
             continue
-        aborted = ()
+        aborted: tuple[AbortedTransaction, ...] = ()
         if isolation is Isolation.READ_COMMITTED:
             aborted = tuple(
                 each

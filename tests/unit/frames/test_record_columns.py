@@ -70,7 +70,7 @@ def plain_rows(directory: Path) -> Iterator[tuple[BatchHeader, Row]]:
 
 
 def settled(rows: list[Row]) -> list[Row]:
-    """With the timestamp in milliseconds, as the plain reader has it."""
+    """The rows with timestamps in milliseconds, as the plain reader has them."""
     return [{**row, "timestamp": round(row["timestamp"].timestamp() * 1000)} for row in rows]
 
 
@@ -115,9 +115,7 @@ def test_committed_records_are_without_aborted_ones_and_end_at_the_last_stable_o
     for topic in ("transactions", "open-transaction"):
         (directory,) = log_dir.glob(f"{topic}-0")
         aborted = aborted_in(directory)
-        found = [
-            row["offset"] for row in read(log_dir, topics=topic, isolation="read_committed")
-        ]
+        found = [row["offset"] for row in read(log_dir, topics=topic, isolation="read_committed")]
         uncommitted = [row["offset"] for row in read(log_dir, topics=topic)]
         expected = [
             (header, row["offset"])
@@ -156,9 +154,7 @@ def test_committed_records_are_without_aborted_ones_and_end_at_the_last_stable_o
         (Wanted(topics=frozenset({"other"})), range(0)),
     ],
 )
-def test_only_wanted_offsets_are_read(
-    golden_a: Golden, wanted: Wanted, offsets: range
-) -> None:
+def test_only_wanted_offsets_are_read(golden_a: Golden, wanted: Wanted, offsets: range) -> None:
     for codec in ("none", "lz4", "zstd"):
         rows = read(golden_a.root / "before", wanted, topics=f"codec-{codec}")
         assert [row["offset"] for row in rows] == list(offsets)
