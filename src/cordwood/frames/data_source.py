@@ -1,6 +1,6 @@
 """`spark.read.format("cordwood")`: logs of directories as DataFrames.
 
-A task reads its slice of a segment itself, and hands Arrow batches to Spark. Filters on topic,
+A task reads its part of a table itself, and hands Arrow batches to Spark. Filters on topic,
 partition, offset and timestamp become searches in indexes, if Spark passes filters on
 (`register` sees to that), and are evaluated by Spark besides.
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -26,16 +27,13 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from cordwood.frames.column_types import COLUMN_TYPES
+from cordwood.frames.catalog import table_of
 from cordwood.frames.options import FrameOptions, parse_options
-from cordwood.frames.record_columns import RecordReader
-from cordwood.frames.slices import Slice
-from cordwood.frames.survey import slices_of_directories
 from cordwood.frames.wanted import Wanted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -58,14 +56,16 @@ class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not fo
         """The name of the format."""
         return NAME
 
-    def schema(self) -> str:
-        """The columns, in Spark's words.
+    def schema(self) -> StructType:
+        """The columns.
 
         Raises:
             ConfigError: an option cannot be used.
         """
-        columns = parse_options(self.options).columns
-        return ", ".join(f"{name} {COLUMN_TYPES[name]}" for name in columns)
+        options = parse_options(self.options)
+        table = table_of(options.table)
+        wanted = [table.schema.field(name) for name in table.columns(options)]
+        return from_arrow_schema(pa.schema(wanted))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one DataFrame."""
@@ -74,19 +74,21 @@ class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not fo
 
 
 @dataclass
-class _SlicePartition(InputPartition):  # type: ignore[misc]  # as above
-    """One task."""
+class _Part(InputPartition):  # type: ignore[misc]  # as above
+    """What one task reads."""
 
-    slice: Slice
+    part: Any
 
-    def __init__(self, each: Slice) -> None:
-        self.slice = each
-        super().__init__(each)
+    def __init__(self, part: Any) -> None:
+        self.part = part
+        super().__init__(part)
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
     def __init__(self, options: FrameOptions) -> None:
         self._options = options
+        self._table = table_of(options.table)
+        self._columns = self._table.columns(options)
         self._wanted = options.wanted
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
@@ -95,14 +97,13 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        found = slices_of_directories(self._options, self._wanted)
-        return [_SlicePartition(each) for each in found]
+        return [_Part(each) for each in self._table.parts(self._options, self._wanted)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if partition is None:  # there are no partitions
             return iter(())
-        assert isinstance(partition, _SlicePartition), "a partition of this reader"
-        return RecordReader(self._options.columns).read(partition.slice)
+        assert isinstance(partition, _Part), "a partition of this reader"
+        return self._table.read(partition.part, self._columns)
 
 
 def _narrowed(wanted: Wanted, each: Filter) -> Wanted:

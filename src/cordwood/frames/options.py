@@ -8,35 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.frames.column_types import COLUMN_TYPES
-from cordwood.frames.slices import SLICE_BYTES
 from cordwood.frames.wanted import Isolation, Wanted
 from cordwood.model.errors import ConfigError
 
-#: The columns of Spark's Kafka source, which has headers only if asked for.
-DEFAULT_COLUMNS: Final = (
-    "key",
-    "value",
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-)
+#: A part of a table is cut where it is larger, by default.
+SLICE_BYTES: Final = 128 << 20
+
+_RECORDS: Final = "records"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOptions:
     """What is read, and how.
 
-    `log_dirs` are log directories or partitions' directories (option `path`, those given to
-    `load`); `topics` are globs (`topics`), all if there is none; `columns` are names of
-    `COLUMN_TYPES` (`columns`).
+    `table` is the name of a table (option `table`); `log_dirs` are log directories or partitions'
+    directories (`path`, those given to `load`); `topics` are globs (`topics`), all if there is
+    none; `columns` are names of columns (`columns`), None for those that the table has by default.
     """
 
+    table: str
     log_dirs: tuple[Path, ...]
     topics: tuple[str, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] | None
     isolation: Isolation
     wanted: Wanted
     slice_bytes: int
@@ -55,10 +48,12 @@ def parse_options(given: Mapping[str, str]) -> FrameOptions:
             f"unknown option {', '.join(sorted(unknown))}: the options of format `cordwood` are "
             f"{', '.join(sorted(_NAMES))}"
         )
+    columns = options.get("columns")
     return FrameOptions(
+        table=options.get("table", _RECORDS),
         log_dirs=_log_dirs(options),
         topics=tuple(_names(options.get("topics", ""))),
-        columns=_columns(options.get("columns")),
+        columns=None if columns is None else tuple(_names(columns)),
         isolation=_isolation(options.get("isolation", Isolation.READ_UNCOMMITTED)),
         wanted=_wanted(options),
         slice_bytes=_number(options, "slicebytes", SLICE_BYTES, at_least=1),
@@ -67,8 +62,8 @@ def parse_options(given: Mapping[str, str]) -> FrameOptions:
 
 _NAMES: Final = frozenset(
     {
-        *("path", "paths", "topics", "partitions", "columns", "isolation", "slicebytes"),
-        *("startingoffset", "endingoffset", "startingtimestamp"),
+        *("table", "path", "paths", "topics", "partitions", "columns"),
+        *("isolation", "slicebytes", "startingoffset", "endingoffset", "startingtimestamp"),
     }
 )
 
@@ -83,20 +78,6 @@ def _log_dirs(options: Mapping[str, str]) -> tuple[Path, ...]:
     if not paths:
         raise ConfigError("no log directory is given: spark.read.format('cordwood').load(LOG_DIR)")
     return tuple(map(Path, paths))
-
-
-def _columns(text: str | None) -> tuple[str, ...]:
-    names = DEFAULT_COLUMNS if text is None else tuple(_names(text))
-    known = {name.lower(): name for name in COLUMN_TYPES}
-    wrong = [name for name in names if name.lower() not in known]
-    if wrong or not names:
-        raise ConfigError(
-            f"option columns: {', '.join(wrong) or 'no name'} is no column of records; they are "
-            f"{', '.join(COLUMN_TYPES)}"
-        )
-    if len({name.lower() for name in names}) < len(names):
-        raise ConfigError(f"option columns: a column is named twice: {text}")
-    return tuple(known[name.lower()] for name in names)
 
 
 def _isolation(text: str) -> Isolation:

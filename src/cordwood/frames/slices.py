@@ -9,15 +9,13 @@ from pathlib import Path
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.frames.options import SLICE_BYTES
 from cordwood.frames.wanted import Isolation, Wanted
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.segment.offset_index import OffsetIndex
 from cordwood.storage.segment.time_index import TimeIndex
-
-#: A slice is cut where it is larger, by default.
-SLICE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

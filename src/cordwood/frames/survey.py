@@ -1,12 +1,12 @@
-"""The slices of log directories: which logs there are, and what of them is wanted."""
+"""The logs of directories that are wanted of a table."""
 
 from __future__ import annotations
 
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.report import Status
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.schedule.survey import survey
 from cordwood.frames.options import FrameOptions
-from cordwood.frames.slices import Slice, slices_of
 from cordwood.frames.wanted import Wanted
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import CordwoodError
@@ -14,13 +14,13 @@ from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.reread import reread
 
 
-def slices_of_directories(
+def captured_logs(
     options: FrameOptions, wanted: Wanted, *, clock: Clock | None = None
-) -> list[Slice]:
-    """The slices of all logs of the directories, partition by partition.
+) -> list[Captured]:
+    """The logs of the directories that are wanted, each as it is at one moment.
 
     Args:
-        options: directories, topics, isolation, sizes.
+        options: directories and topics.
         wanted: the part that is asked for, at most that of the options.
         clock: for what is due; the system's if there is none.
 
@@ -45,9 +45,4 @@ def slices_of_directories(
     failed = [each for each in found.report.partitions if each.status is Status.FAILED]
     if failed:
         raise CordwoodError(f"{failed[0].topic}-{failed[0].partition}: {failed[0].reason}")
-    return [
-        each
-        for _, captured in found.logs
-        if wanted.has(captured.view.topic_partition)
-        for each in slices_of(captured, wanted, options.isolation, slice_bytes=options.slice_bytes)
-    ]
+    return [captured for _, captured in found.logs if wanted.has(captured.view.topic_partition)]

@@ -12,26 +12,22 @@ import pytest
 from cordwood.format.batch_header import BatchHeader
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
-from cordwood.frames.column_types import COLUMN_TYPES
 from cordwood.frames.options import parse_options
-from cordwood.frames.record_columns import RecordReader
-from cordwood.frames.survey import slices_of_directories
+from cordwood.frames.records import RECORDS
 from cordwood.frames.wanted import Wanted
-from cordwood.testing.manual_clock import ManualClock
 from support.golden import Golden
+from support.log_builder import LogBuilder, write_log_dir
 
 Row = dict[str, Any]
-NAMES = tuple(COLUMN_TYPES)
+NAMES = tuple(RECORDS.schema.names)
 
 
 def read(log_dir: Path, wanted: Wanted | None = None, **options: str) -> list[Row]:
     parsed = parse_options({"path": str(log_dir), "columns": ",".join(NAMES), **options})
-    clock = ManualClock()
-    reader = RecordReader(NAMES)
     return [
         row
-        for part in slices_of_directories(parsed, wanted or parsed.wanted, clock=clock)
-        for batch in reader.read(part)
+        for part in RECORDS.parts(parsed, wanted or parsed.wanted)
+        for batch in RECORDS.read(part, RECORDS.columns(parsed))
         for row in batch.to_pylist()
     ]
 
@@ -160,13 +156,18 @@ def test_only_wanted_offsets_are_read(golden_a: Golden, wanted: Wanted, offsets:
         assert [row["offset"] for row in rows] == list(offsets)
 
 
-def test_one_offset_is_read_from_two_intervals_of_the_index_at_most(golden_a: Golden) -> None:
-    log_dir = golden_a.root / "before"
-    options = parse_options({"path": str(log_dir), "topics": "codec-none"})
-    wanted = Wanted(first_offset=1500, end_offset=1501)
-    (part,) = slices_of_directories(options, wanted, clock=ManualClock())
-    size = sum(path.stat().st_size for path in (log_dir / "codec-none-0").glob("*.log"))
-    assert part.size_bytes < 4 * 4096 + 20_000 < size / 10
+def test_one_offset_is_read_from_two_intervals_of_the_index_at_most(tmp_path: Path) -> None:
+    log = LogBuilder("log-0")
+    for first in range(0, 10_000, 10):
+        log.batch([(b"%d" % offset, b"v" * 90) for offset in range(first, first + 10)])
+    log_dir = write_log_dir(tmp_path, [log])
+    options = parse_options({"path": str(log_dir), "columns": "key,offset"})
+    wanted = Wanted(first_offset=5005, end_offset=5006)
+    (part,) = RECORDS.parts(options, wanted)
+    batch_bytes = 1200
+    assert part.size_bytes <= 2 * (log.index_interval_bytes + batch_bytes)
+    found = [row for each in RECORDS.read(part, ("key", "offset")) for row in each.to_pylist()]
+    assert found == [{"key": b"5005", "offset": 5005}]
 
 
 def test_times_narrow_what_is_read_and_lose_no_record(golden_a: Golden) -> None:

@@ -12,7 +12,11 @@ from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.format.native import record_fields as fields
-from cordwood.frames.slices import Slice
+from cordwood.frames.options import FrameOptions
+from cordwood.frames.slices import Slice, slices_of
+from cordwood.frames.survey import captured_logs
+from cordwood.frames.table import Table
+from cordwood.frames.wanted import Wanted
 from cordwood.model.utf8 import decode_utf8
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.storage.reading.block import Block, Flags, Ints, Payload
@@ -25,6 +29,28 @@ BATCH_BYTES_MAX: Final = 32 << 20
 _APPEND_TIME_BIT = 0x08
 _SEQUENCE_MASK = (1 << 31) - 1
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+#: Those that Spark's Kafka source has come first, with its names and types; it has no others by
+#: default.
+_SCHEMA: Final = pa.schema(
+    {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        "headers": pa.list_(_HEADER),
+        "leaderEpoch": pa.int32(),
+        "producerId": pa.int64(),
+        "producerEpoch": pa.int16(),
+        "sequence": pa.int32(),
+        "isTransactional": pa.bool_(),
+        "isControl": pa.bool_(),
+    }
+)
+_DEFAULT_COLUMNS: Final = tuple(_SCHEMA.names[:7])
 
 
 class _Rows(NamedTuple):
@@ -101,7 +127,7 @@ def _of_batch(column: int, kind: type[np.signedinteger[Any]]) -> Callable[[_Rows
     return lambda rows: pa.array(rows.of_batch(column).astype(kind))
 
 
-#: How each column is made; see `COLUMN_TYPES`.
+#: How each column is made.
 _MAKERS: Final[Mapping[str, Callable[[_Rows], pa.Array]]] = {
     "key": lambda rows: _binary(rows, fields.KEY_START),
     "value": lambda rows: _binary(rows, fields.VALUE_START),
@@ -126,7 +152,7 @@ class RecordReader:
     """Reads slices as Arrow batches with some of the columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
-        """Takes names of `COLUMN_TYPES`, in the order wanted."""
+        """Takes names of columns, in the order wanted."""
         self._names = list(columns)
         self._makers = [_MAKERS[name] for name in columns]
 
@@ -140,7 +166,7 @@ class RecordReader:
         reader = SegmentReader(bounds=ReadBounds(record_bytes_max=part.record_bytes_max))
         aborted = AbortedTransactions(part.aborted)
         for block in reader.blocks(part.source, start=part.start):
-            wanted = _wanted(block, part, aborted)
+            wanted = _wanted_batches(block, part, aborted)
             if not np.any(wanted):
                 continue
             for payload in reader.payloads(block, wanted):
@@ -176,7 +202,7 @@ def _listed(part: Slice, payload: Payload) -> _Rows:
     return _Rows(part, payload, found, batches)
 
 
-def _wanted(block: Block, part: Slice, aborted: AbortedTransactions) -> Flags:
+def _wanted_batches(block: Block, part: Slice, aborted: AbortedTransactions) -> Flags:
     """bool[rows], the batches of which records may be wanted."""
     table = block.table
     wanted: Flags = (table[:, rows_of.LAST_OFFSET] >= part.first_offset) & (
@@ -194,3 +220,24 @@ def _wanted(block: Block, part: Slice, aborted: AbortedTransactions) -> Flags:
             ].tolist()
             wanted[row] = aborted.covering(producer, base, last) is None
     return wanted
+
+
+def _parts(options: FrameOptions, wanted: Wanted) -> list[Slice]:
+    return [
+        each
+        for captured in captured_logs(options, wanted)
+        for each in slices_of(captured, wanted, options.isolation, slice_bytes=options.slice_bytes)
+    ]
+
+
+def _read(part: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return RecordReader(columns).read(part)
+
+
+RECORDS: Final = Table(
+    name="records",
+    schema=_SCHEMA,
+    default_columns=_DEFAULT_COLUMNS,
+    parts=_parts,
+    read=_read,
+)
