@@ -118,6 +118,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "hides what the virtual machine prints",
     ),
     "cleanup/engine/spark/warm_daemon.py": ({"os"}, "takes the place of another process"),
+    "frames/decoding/avro_values.py": ({"io"}, "bytes in memory as the stream that fastavro reads"),
     "queries/settings.py": ({"read_text"}, "reads the files that options name, whole"),
     "surfaces/cli/entry.py": (
         {"io", "open", "os"},

@@ -63,9 +63,7 @@ class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not fo
             ConfigError: an option cannot be used.
         """
         options = parse_options(self.options)
-        table = table_of(options.table)
-        wanted = [table.schema.field(name) for name in table.columns(options)]
-        return from_arrow_schema(pa.schema(wanted))
+        return from_arrow_schema(table_of(options.table).schema_of(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one DataFrame."""
@@ -75,7 +73,7 @@ class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not fo
 
 @dataclass
 class _Part(InputPartition):  # type: ignore[misc]  # as above
-    """What one task reads."""
+    """The part that one task reads."""
 
     part: Any
 
@@ -88,7 +86,6 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
     def __init__(self, options: FrameOptions) -> None:
         self._options = options
         self._table = table_of(options.table)
-        self._columns = self._table.columns(options)
         self._wanted = options.wanted
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
@@ -103,7 +100,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
         if partition is None:  # there are no partitions
             return iter(())
         assert isinstance(partition, _Part), "a partition of this reader"
-        return self._table.read(partition.part, self._columns)
+        return self._table.batches(partition.part, self._options)
 
 
 def _narrowed(wanted: Wanted, each: Filter) -> Wanted:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cordwood.frames.decoding.encoding import NAMES as ENCODING_NAMES
+from cordwood.frames.decoding.encoding import Encoding, parse_encodings
 from cordwood.frames.wanted import Isolation, Wanted
 from cordwood.model.errors import ConfigError
 
@@ -19,11 +21,12 @@ _RECORDS: Final = "records"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOptions:
-    """What is read, and how.
+    """The choice of what is read, and how.
 
     `table` is the name of a table (option `table`); `log_dirs` are log directories or partitions'
     directories (`path`, those given to `load`); `topics` are globs (`topics`), all if there is
-    none; `columns` are names of columns (`columns`), None for those that the table has by default.
+    none; `columns` are names of columns (`columns`), None for those that the table has by default;
+    `encodings` are those of columns that are decoded.
     """
 
     table: str
@@ -33,6 +36,7 @@ class FrameOptions:
     isolation: Isolation
     wanted: Wanted
     slice_bytes: int
+    encodings: tuple[Encoding, ...] = ()
 
 
 def parse_options(given: Mapping[str, str]) -> FrameOptions:
@@ -40,6 +44,7 @@ def parse_options(given: Mapping[str, str]) -> FrameOptions:
 
     Raises:
         ConfigError: one is missing, unknown, or has a wrong value.
+        OSError: the file of a schema cannot be read.
     """
     options = {name.lower(): value for name, value in given.items()}
     unknown = options.keys() - _NAMES
@@ -57,6 +62,7 @@ def parse_options(given: Mapping[str, str]) -> FrameOptions:
         isolation=_isolation(options.get("isolation", Isolation.READ_UNCOMMITTED)),
         wanted=_wanted(options),
         slice_bytes=_number(options, "slicebytes", SLICE_BYTES, at_least=1),
+        encodings=parse_encodings(options),
     )
 
 
@@ -64,6 +70,7 @@ _NAMES: Final = frozenset(
     {
         *("table", "path", "paths", "topics", "partitions", "columns"),
         *("isolation", "slicebytes", "startingoffset", "endingoffset", "startingtimestamp"),
+        *ENCODING_NAMES,
     }
 )
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from cordwood.frames.decoding.column import ColumnDecoder
+from cordwood.frames.decoding.encoding import COLUMNS
 from cordwood.frames.options import FrameOptions
 from cordwood.frames.wanted import Wanted
 from cordwood.model.errors import ConfigError
+
+#: The columns that say which record a row is.
+_PLACE: Final = ("topic", "partition", "offset")
+#: True in rows of control records, whose keys and values are Kafka's own.
+_CONTROL: Final = "isControl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +58,63 @@ class Table:
         if len(set(names)) < len(names):
             raise ConfigError(f"option columns: a column is named twice: {', '.join(names)}")
         return names
+
+    def schema_of(self, options: FrameOptions) -> pa.Schema:
+        """The wanted columns, with the types of decoded ones.
+
+        Raises:
+            ConfigError: as `columns`, or a schema of values cannot be used.
+            MissingExtraError: what decodes values is not installed.
+        """
+        decoders = self._decoders(options)
+        return pa.schema(
+            [
+                pa.field(name, decoders[name].type) if name in decoders else self.schema.field(name)
+                for name in self.columns(options)
+            ]
+        )
+
+    def batches(self, part: Any, options: FrameOptions) -> Iterator[pa.RecordBatch]:
+        """The rows of a part with the columns of `schema_of`.
+
+        Of control records what is decoded is null.
+
+        Raises:
+            MalformedValueError: a value cannot be decoded, and the options say that this fails.
+            CordwoodError, OSError: as `read`.
+        """
+        names, decoders = self.columns(options), self._decoders(options)
+        if not decoders:
+            return self.read(part, names)
+        needed = [*_PLACE, *({_CONTROL} & {*self.schema.names})]
+        read = [*names, *(name for name in needed if name not in names)]
+        return (_decoded(batch, names, decoders) for batch in self.read(part, read))
+
+    def _decoders(self, options: FrameOptions) -> Mapping[str, ColumnDecoder]:
+        """The decoders of wanted columns; a table that is none of records has none."""
+        if not {*_PLACE, *COLUMNS} <= {*self.schema.names}:
+            return {}
+        wanted = self.columns(options)
+        return {
+            each.column: ColumnDecoder(each) for each in options.encodings if each.column in wanted
+        }
+
+
+def _decoded(
+    batch: pa.RecordBatch, names: Sequence[str], decoders: Mapping[str, ColumnDecoder]
+) -> pa.RecordBatch:
+    def place(row: int) -> str:
+        topic, partition, offset = (batch.column(name)[row].as_py() for name in _PLACE)
+        return f"{topic}-{partition} offset {offset}"
+
+    def encoded(name: str) -> pa.Array:
+        column = batch.column(name)
+        if _CONTROL not in batch.schema.names:
+            return column
+        return pc.if_else(batch.column(_CONTROL), pa.scalar(None, column.type), column)
+
+    columns = [
+        decoders[name].decode(encoded(name), place) if name in decoders else batch.column(name)
+        for name in names
+    ]
+    return pa.RecordBatch.from_arrays(columns, list(names))

@@ -48,22 +48,22 @@ class Wanted:
         return self.partitions is None or partition.partition in self.partitions
 
     def of_topics(self, topics: frozenset[str]) -> Self:
-        """Only these topics."""
+        """Narrows to these topics."""
         return replace(self, topics=topics if self.topics is None else topics & self.topics)
 
     def of_partitions(self, partitions: frozenset[int]) -> Self:
-        """Only these partitions."""
+        """Narrows to these partitions."""
         known = self.partitions
         return replace(self, partitions=partitions if known is None else partitions & known)
 
     def from_offset(self, offset: int) -> Self:
-        """Only offsets from this one on."""
+        """Narrows to offsets from this one on."""
         return replace(self, first_offset=max(offset, self.first_offset))
 
     def before_offset(self, offset: int) -> Self:
-        """Only offsets below this one."""
+        """Narrows to offsets below this one."""
         return replace(self, end_offset=min(offset, self.end_offset))
 
     def from_ms(self, timestamp_ms: int) -> Self:
-        """Only records with this timestamp or a later one."""
+        """Narrows to records with this timestamp or a later one."""
         return replace(self, first_ms=max(timestamp_ms, self.first_ms))

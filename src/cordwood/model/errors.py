@@ -86,6 +86,25 @@ class UnsupportedVersionError(CorruptError):
     """A version of a format that this release does not know."""
 
 
+class MalformedValueError(CordwoodError):
+    """A key or value of a record that its schema does not describe.
+
+    `place` names the record, `column` is `key` or `value`.
+    """
+
+    def __init__(self, place: str, column: str, reason: str) -> None:
+        super().__init__(
+            f"{place}: the {column} cannot be decoded: {reason}. Option malformed=null "
+            "makes it null"
+        )
+        self.place = place
+        self.column = column
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.place, self.column, self.reason)
+
+
 class EncodingError(CordwoodError):
     """A value that a file format cannot hold: it was not written."""
 

@@ -3,7 +3,7 @@
 The base installation serves, runs the tools, applies retention, explains and advises.
 `cordwood[native]` adds compiled code for the validation of large batches, for recovery, `verify`,
 `erase` and questions about records; `cordwood[spark]` adds compaction, and includes `native`;
-`cordwood[sign]` adds signatures of reports.
+`cordwood[sign]` adds signatures of reports; `cordwood[lake]` adds values in Avro.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from cordwood.model.errors import MissingExtraError
 NATIVE: Final = "native"
 SPARK: Final = "spark"
 SIGN: Final = "sign"
+LAKE: Final = "lake"
 
 _NATIVE_PACKAGES: Final = ("numba", "numpy", "zstandard")
 
@@ -25,6 +26,7 @@ PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     NATIVE: _NATIVE_PACKAGES,
     SPARK: (*_NATIVE_PACKAGES, "pandas", "pyarrow", "pyspark"),
     SIGN: ("cryptography",),
+    LAKE: ("fastavro",),
 }
 
 
@@ -37,7 +39,7 @@ def require_extra(extra: str, *, what: str, otherwise: str = "") -> None:
     """Checks that the packages of an extra are installed.
 
     Args:
-        extra: `NATIVE`, `SPARK` or `SIGN`.
+        extra: `NATIVE`, `SPARK`, `SIGN` or `LAKE`.
         what: the feature that needs it, as the subject of the error's sentence.
         otherwise: a sentence on what can be done without.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cordwood.model.extras import NATIVE, SIGN, SPARK
+from cordwood.model.extras import LAKE, NATIVE, SIGN, SPARK
 from cordwood.surfaces.cli.values import counted, format_bytes
 from cordwood.surfaces.doctor.facts import (
     Facts,
@@ -109,6 +109,7 @@ def check_installation(installation: Installation) -> Iterator[Finding]:
         (NATIVE, "verify, erase, estimates, and questions about records"),
         (SPARK, "compaction, by clean and by a broker"),
         (SIGN, "signed reports of erase"),
+        (LAKE, "values in Avro"),
     ):
         missing = installation.missing.get(extra, ())
         if missing:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cordwood.model.extras import NATIVE, SIGN, SPARK
+from cordwood.model.extras import LAKE, NATIVE, SIGN, SPARK
 from cordwood.surfaces.doctor import checks
 from cordwood.surfaces.doctor.checks import Finding, Verdict, examine
 from cordwood.surfaces.doctor.facts import (
@@ -109,9 +109,9 @@ def test_java_hinders_where_compaction_is_installed(
 
 
 def test_an_extra_that_is_missing_names_its_packages_and_how_to_install_it() -> None:
-    lacks = {NATIVE: ("numba",), SPARK: ("numba", "pyspark"), SIGN: ()}
+    lacks = {NATIVE: ("numba",), SPARK: ("numba", "pyspark"), SIGN: (), LAKE: ()}
     installed = replace(FACTS.installation, missing=lacks)
-    _, native, spark, sign = checks.check_installation(installed)
+    _, native, spark, sign, _ = checks.check_installation(installed)
     assert (native.verdict, spark.verdict, sign.verdict) == (
         Verdict.WARNING,
         Verdict.WARNING,
