@@ -94,7 +94,7 @@ class MalformedValueError(CordwoodError):
 
     def __init__(self, place: str, column: str, reason: str) -> None:
         super().__init__(
-            f"{place}: the {column} cannot be decoded: {reason}. Option malformed=null "
+            f"{place}: the {column} cannot be decoded: {reason.rstrip('.')}. Option malformed=null "
             "makes it null"
         )
         self.place = place
