@@ -14,10 +14,10 @@ from typing import Final
 
 import pytest
 
+from support.built_programs import ProgramUnavailableError
 from support.stock_clients.availability import nothing_missing
 from support.stock_clients.base import (
     READ_SECONDS_MAX,
-    ClientUnavailableError,
     Codec,
     NoOffsetError,
     Start,
@@ -49,7 +49,7 @@ class KcatClient:
 
     def __init__(self, bootstrap_servers: str) -> None:
         if shutil.which("kcat") is None:
-            raise ClientUnavailableError("`kcat` is not on PATH: install the package kcat")
+            raise ProgramUnavailableError("`kcat` is not on PATH: install the package kcat")
         self._servers = bootstrap_servers
 
     def run(self, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from cordwood.testing.broker import RunningBroker
+from support.built_programs import fetch
 from support.stock_clients.availability import nothing_missing
-from support.stock_clients.program import fetch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "faust_app.py"
 UV = [sys.executable, "-m", "uv"]

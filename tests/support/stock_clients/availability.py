@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from support.built_programs import ProgramUnavailableError
 from support.kafka_programs import KafkaUnavailableError
-from support.stock_clients.base import ClientUnavailableError
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def nothing_missing() -> Iterator[None]:
     """Turns what is missing into a skip of the test, or under CI=true into its failure."""
     try:
         yield
-    except (ClientUnavailableError, KafkaUnavailableError) as error:
+    except (ProgramUnavailableError, KafkaUnavailableError) as error:
         reason = f"A STOCK CLIENT NOT CHECKED: {error}"
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(reason, pytrace=False)

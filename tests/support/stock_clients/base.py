@@ -44,10 +44,6 @@ class TopicExistsError(CordwoodError):
     """The topic to be created is there already."""
 
 
-class ClientUnavailableError(CordwoodError):
-    """The client's compiler or runtime is not on this machine."""
-
-
 class StockClientError(CordwoodError):
     """Anything else that a client complained of."""
 

@@ -7,8 +7,6 @@ a source checkout, and are built below `~/.cache/cordwood/clients`, again when t
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import select
@@ -19,16 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from support.downloads import (
-    DOWNLOAD_ATTEMPTS,
-    DOWNLOAD_SECONDS_MAX,
-    DownloadError,
-    copy_dependencies,
-)
+from support.built_programs import ProgramUnavailableError, built, fetch, need, run
+from support.downloads import DownloadError, copy_dependencies
 from support.kafka_programs import KAFKA_4_3, kafka_jars, tools_resource
 from support.stock_clients.base import (
     READ_SECONDS_MAX,
-    ClientUnavailableError,
     Codec,
     NoOffsetError,
     Start,
@@ -215,6 +208,13 @@ def _line(source: IO[bytes], seconds_max: float) -> bytes:
     return line
 
 
+def built_client(
+    name: str, build: Callable[[Path, Path], None], inputs: Sequence[str] | None = None
+) -> Path:
+    """The directory of a program of `tests/compat/clients`, as `built` gives it."""
+    return built(_SOURCES / name, build, inputs, kind="clients")
+
+
 def python_client(name: str, bootstrap_servers: str) -> ProgramClient:
     """A client in Python as a program: for transactions alone, and to be killed."""
     return ProgramClient(
@@ -244,7 +244,7 @@ def java_client(
 
     return ProgramClient(
         bootstrap_servers,
-        _java(built("java", build), jars, "Program"),
+        _java(built_client("java", build), jars, "Program"),
         name="java",
         lacks=JAVA_LACKS,
         cannot_write={},
@@ -260,13 +260,13 @@ def streams_command(program: str) -> list[str]:
         _copy_jars(source, target / "jars")
         _compile_java(sorted(source.glob("*.java")), target / "jars", target)
 
-    home = built("streams", build)
+    home = built_client("streams", build)
     return _java(home, home / "jars", program)
 
 
 def _compile_java(programs: Sequence[Path], jars: Path, target: Path) -> None:
     if "jdk.compiler" not in run(["java", "--list-modules"], target):
-        raise ClientUnavailableError("Java without the module jdk.compiler: install a JDK")
+        raise ProgramUnavailableError("Java without the module jdk.compiler: install a JDK")
     # Without the launcher `javac`, nothing expands a wildcard in the class path.
     libraries = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
     compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", libraries]
@@ -285,7 +285,7 @@ def _copy_jars(source: Path, target: Path) -> None:
     try:
         copy_dependencies(source / "pom.xml", target)
     except DownloadError as error:
-        raise ClientUnavailableError(str(error)) from error
+        raise ProgramUnavailableError(str(error)) from error
 
 
 def go_client(bootstrap_servers: str) -> ProgramClient:
@@ -308,7 +308,7 @@ def _go_program(
         fetch(["go", "mod", "download"], source)
         run(["go", "build", "-mod=readonly", "-o", str(target / "client"), "."], source)
 
-    command = [str(built(sources, build) / "client")]
+    command = [str(built_client(sources, build) / "client")]
     return ProgramClient(bootstrap_servers, command, name=name, lacks=lacks, cannot_write={})
 
 
@@ -325,7 +325,7 @@ def js_client(bootstrap_servers: str) -> ProgramClient:
 
     return ProgramClient(
         bootstrap_servers,
-        ["node", str(built("js", build) / "main.js")],
+        ["node", str(built_client("js", build) / "main.js")],
         name="kafkajs",
         lacks=JS_LACKS,
         cannot_write=JS_CANNOT_WRITE,
@@ -372,7 +372,7 @@ def spark_environment() -> tuple[Path, Path]:
         pinned = ["--require-hashes", "-r", "requirements.txt"]
         fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
 
-    home = built("spark", build, ("pom.xml", "requirements.txt"))
+    home = built_client("spark", build, ("pom.xml", "requirements.txt"))
     return home / "venv" / "bin" / "python", home / "jars"
 
 
@@ -417,86 +417,3 @@ SPARK_LACKS: Final[Mapping[str, str]] = {
     "group_reset_none": "Spark keeps its offsets itself",
 }
 SPARK_CANNOT_WRITE: Final[Mapping[str, str]] = {"timestamps": "the sink has no such column"}
-
-
-def built(
-    name: str, build: Callable[[Path, Path], None], inputs: Sequence[str] | None = None
-) -> Path:
-    """The directory of a built program; `build(source, target)` is called where it is not there.
-
-    It is built from the files `inputs` of its sources, or from all.
-
-    Raises:
-        ClientUnavailableError: a source, a tool or the network is missing.
-        StockClientError: the build failed.
-    """
-    source = _SOURCES / name
-    if not source.is_dir():
-        raise ClientUnavailableError(f"{source} is missing: run from a source checkout of Cordwood")
-    digest = hashlib.sha256()
-    for path in sorted(source / name for name in inputs or os.listdir(source)):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    home = Path.home() / ".cache" / "cordwood" / "clients"
-    target = home / f"{name}-{digest.hexdigest()[:16]}"
-    if target.exists():
-        return target
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            partial = home / f"{name}.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            build(source, partial)
-            partial.rename(target)
-    return target
-
-
-def need(tool: str, what_to_do: str) -> None:
-    """Checks that a program is there.
-
-    Raises:
-        ClientUnavailableError: it is not on PATH.
-    """
-    if shutil.which(tool) is None:
-        raise ClientUnavailableError(f"`{tool}` is not on PATH: {what_to_do}")
-
-
-def fetch(command: Sequence[str], directory: Path) -> None:
-    """Runs what may need the network, again if it failed.
-
-    Raises:
-        ClientUnavailableError: it fails each time: without it there is no client.
-    """
-    for attempts_left in reversed(range(DOWNLOAD_ATTEMPTS)):
-        try:
-            run(command, directory)
-        except StockClientError as error:
-            if not attempts_left:
-                raise ClientUnavailableError(str(error)) from error
-        else:
-            return
-
-
-def run(command: Sequence[str], directory: Path) -> str:
-    """Runs a step of a build; what it printed.
-
-    Raises:
-        StockClientError: it failed.
-    """
-    try:
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            env=os.environ | {"GOTOOLCHAIN": "local"},
-            capture_output=True,
-            text=True,
-            timeout=DOWNLOAD_SECONDS_MAX,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise StockClientError(f"{command[0]}: {error}") from error
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip()[-1500:]
-        raise StockClientError(f"`{' '.join(command[:3])}` failed: {said}")
-    return done.stdout

@@ -36,12 +36,13 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from cordwood.model.errors import CordwoodError
+from support.built_programs import fetch, need, run
 from support.cluster_broker import ClusterBroker
 from support.cluster_controller import ClusterController
 from support.kafka import poll_until
 from support.kafka_cluster import ControllerOfCluster, KafkaBroker, KafkaController
 from support.ports import SARAMA_PORTS, free_port
-from support.stock_clients.program import built, fetch, need, run
+from support.stock_clients.program import built_client
 
 BrokerKind = Literal["cordwood", "kafka"]
 Outcome = Literal["pass", "fail", "skip"]
@@ -162,7 +163,7 @@ def suite_programs() -> SuitePrograms:
                 if name == "tests":
                     (target / "names.json").write_text(json.dumps(_functional(copy)))
 
-    home = built("sarama-suite", build)
+    home = built_client("sarama-suite", build)
     names = json.loads((home / "names.json").read_text())
     return SuitePrograms(home / "tests", home / "toxiproxy", tuple(names))
 

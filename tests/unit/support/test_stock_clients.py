@@ -1,4 +1,4 @@
-"""Stock clients that are programs: what is built when, what is missing, and who ends early."""
+"""Stock clients that are programs: what is missing, and who ends early."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support.built_programs import ProgramUnavailableError
 from support.stock_clients import program
 from support.stock_clients.availability import nothing_missing
 from support.stock_clients.base import (
-    ClientUnavailableError,
     NoOffsetError,
     Start,
     StockClientError,
@@ -41,20 +41,6 @@ def client() -> program.ProgramClient:
     return program.ProgramClient("nowhere", command, name="test", lacks={}, cannot_write={})
 
 
-@pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(program, "_SOURCES", tmp_path / "clients")
-    source = tmp_path / "clients" / "some"
-    source.mkdir(parents=True)
-    (source / "main").write_text("one")
-    return source
-
-
-def build(source: Path, target: Path) -> None:
-    (target / "built").write_text((source / "main").read_text())
-
-
 def test_a_record_goes_through_json_and_back() -> None:
     record = StockRecord(b"\xff\x00", None, (("a", b""), ("a", None)), 5)
     told = record_to_json(record) | {"offset": 7}
@@ -80,61 +66,26 @@ def test_what_a_program_complains_of_is_raised_and_the_next_job_is_done(
     client.close()
 
 
-def test_a_program_is_built_once_and_again_when_its_sources_change(sources: Path) -> None:
-    first = program.built("some", build)
-    assert (first / "built").read_text() == "one"
-    assert program.built("some", lambda *_: pytest.fail("built twice")) == first
-    (sources / "main").write_text("two")
-    second = program.built("some", build)
-    assert second != first
-    assert (second / "built").read_text() == "two"
-
-
-def test_a_build_that_failed_leaves_nothing_that_is_taken_for_a_program(sources: Path) -> None:
-    def fail(source: Path, target: Path) -> None:
-        build(source, target)
-        raise StockClientError("no")
-
-    with pytest.raises(StockClientError):
-        program.built("some", fail)
-    assert (program.built("some", build) / "built").read_text() == "one"
-    assert sources.exists()
-
-
-def test_what_a_program_is_not_built_from_does_not_build_it_again(sources: Path) -> None:
-    first = program.built("some", build, ["main"])
-    (sources / "more").write_text("more")
-    assert program.built("some", build, ["main"]) == first
-    assert program.built("some", build) != first
-
-
-@pytest.mark.usefixtures("sources")
-def test_without_a_source_checkout_a_client_is_not_to_be_had() -> None:
-    with pytest.raises(ClientUnavailableError, match="source checkout"):
-        program.built("other", build)
-
-
-@pytest.mark.usefixtures("sources")
 def test_without_its_tools_a_client_is_not_to_be_had(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (program._SOURCES / "go").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ClientUnavailableError, match="install Go"):
+    with pytest.raises(ProgramUnavailableError, match="install Go"):
         program.go_client("nowhere")
-    with pytest.raises(ClientUnavailableError, match="install Node"):
+    with pytest.raises(ProgramUnavailableError, match="install Node"):
         program.js_client("nowhere")
-    with pytest.raises(ClientUnavailableError, match="install a JDK"):
+    with pytest.raises(ProgramUnavailableError, match="install a JDK"):
         program.streams_command("WordCount")
 
 
 def test_a_client_that_is_not_to_be_had_is_skipped_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="NOT CHECKED: no such"), nothing_missing():
-        raise ClientUnavailableError("no such")
+        raise ProgramUnavailableError("no such")
 
 
 def test_a_client_that_is_not_to_be_had_is_a_failure_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="NOT CHECKED: no such"), nothing_missing():
-        raise ClientUnavailableError("no such")
+        raise ProgramUnavailableError("no such")
