@@ -20,6 +20,7 @@ from support.golden import Golden
 from support.kafka import copy_log_dir
 from support.new_environment import build_plain_wheel
 from support.nights import EVERY_NIGHT, left_out_at
+from support.object_storage.server import ObjectStorageServer, server_or_skip
 from support.tiers import COLLECTED, MARKS_OF_COMPAT, may_run_in_compat, place_of, tier_of
 
 GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
@@ -156,6 +157,13 @@ def _jars_of(version: str) -> Path:
         if os.environ.get("CI", "").lower() == "true":
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def object_storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStorageServer]:
+    """An S3 server that runs. Without Go: a skip, or under CI=true a failure."""
+    with server_or_skip(tmp_path_factory.mktemp("object-storage")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ INPUTS = (
     "tools/build_hook.py",
     "tools/build_kernels.py",
     "tools/realkafka/pom.xml",
+    "tests/support/object_storage/versitygw/go.mod",
     "src/cordwood/format/native/*.py",
     "src/cordwood/format/native/source/*.py",
 )
@@ -102,6 +103,10 @@ def main() -> None:
     fetcher = [python, "-m", "support.kafka_programs"]
     tests = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
     if subprocess.run(fetcher, cwd=ROOT, env=tests, check=False).returncode:
+        print("setup: it is not there: tests that need it try again, then fail or skip", flush=True)
+    print("setup: building the S3 server of the tests (minutes the first time)", flush=True)
+    builder = [python, "-m", "support.object_storage.program"]
+    if subprocess.run(builder, cwd=ROOT, env=tests, check=False).returncode:
         print("setup: it is not there: tests that need it try again, then fail or skip", flush=True)
     STAMP.write_text(wanted)
     print("setup: done; the command is .venv/bin/cordwood", flush=True)

@@ -3,7 +3,7 @@
 The base installation serves, runs the tools, applies retention, explains and advises.
 `cordwood[native]` adds compiled code for the validation of large batches, for recovery, `verify`,
 `erase` and questions about records; `cordwood[spark]` adds compaction, and includes `native`;
-`cordwood[sign]` adds signatures of reports; `cordwood[lake]` adds values in Avro.
+`cordwood[sign]` adds signatures of reports; `cordwood[lake]` object storage, and values in Avro.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     NATIVE: _NATIVE_PACKAGES,
     SPARK: (*_NATIVE_PACKAGES, "pandas", "pyarrow", "pyspark"),
     SIGN: ("cryptography",),
-    LAKE: ("fastavro",),
+    LAKE: ("fastavro", "obstore"),
 }
 
 

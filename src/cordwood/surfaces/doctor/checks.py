@@ -109,7 +109,7 @@ def check_installation(installation: Installation) -> Iterator[Finding]:
         (NATIVE, "verify, erase, estimates, and questions about records"),
         (SPARK, "compaction, by clean and by a broker"),
         (SIGN, "signed reports of erase"),
-        (LAKE, "values in Avro"),
+        (LAKE, "object storage, values in Avro"),
     ):
         missing = installation.missing.get(extra, ())
         if missing:

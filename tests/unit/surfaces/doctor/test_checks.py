@@ -109,14 +109,15 @@ def test_java_hinders_where_compaction_is_installed(
 
 
 def test_an_extra_that_is_missing_names_its_packages_and_how_to_install_it() -> None:
-    lacks = {NATIVE: ("numba",), SPARK: ("numba", "pyspark"), SIGN: (), LAKE: ()}
+    lacks = {NATIVE: ("numba",), SPARK: ("numba", "pyspark"), SIGN: (), LAKE: ("obstore",)}
     installed = replace(FACTS.installation, missing=lacks)
-    _, native, spark, sign, _ = checks.check_installation(installed)
-    assert (native.verdict, spark.verdict, sign.verdict) == (
+    _, native, spark, sign, lake = checks.check_installation(installed)
+    assert [each.verdict for each in (native, spark, sign, lake)] == [
         Verdict.WARNING,
         Verdict.WARNING,
         Verdict.OK,
-    )
+        Verdict.WARNING,
+    ]
     assert spark.remedy == "pip install 'cordwood[spark]'"
     assert "numba, pyspark" in spark.found
 
