@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cordwood.frames.catalog import table_of
 from cordwood.frames.options import FrameOptions, parse_options
+from cordwood.frames.tasks import tasks_of
 from cordwood.frames.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -72,14 +74,35 @@ class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not fo
 
 
 @dataclass
-class _Part(InputPartition):  # type: ignore[misc]  # as above
-    """The part that one task reads."""
+class _Task(InputPartition):  # type: ignore[misc]  # as above
+    """The parts that one task reads."""
 
-    part: Any
+    parts: tuple[Any, ...]
 
-    def __init__(self, part: Any) -> None:
-        self.part = part
-        super().__init__(part)
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+        super().__init__(parts)
+
+
+class _PushFilters:
+    """`pushFilters` of a reader, which is not called where Spark passes no filters on.
+
+    There Spark refuses a reader with another function than that of the base class, which
+    `__func__` is compared with.
+
+    Source: pyspark.sql.worker.plan_data_source_read (DATA_SOURCE_PUSHDOWN_DISABLED).
+    """
+
+    def __init__(self, reader: _Reader) -> None:
+        self._reader = reader
+        # Of the object: an attribute of the class would be bound to it.
+        self.__func__ = DataSourceReader.pushFilters
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrows what the reader reads; Spark evaluates all filters besides."""
+        for each in filters:
+            self._reader.narrow(each)
+        return filters
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
@@ -88,19 +111,25 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
         self._table = table_of(options.table)
         self._wanted = options.wanted
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        for each in filters:
-            self._wanted = _narrowed(self._wanted, each)
-        return filters
+    @property
+    def pushFilters(self) -> _PushFilters:  # noqa: N802
+        return _PushFilters(self)
+
+    def narrow(self, each: Filter) -> None:
+        """Leaves out what a filter shows not to be wanted."""
+        self._wanted = _narrowed(self._wanted, each)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Part(each) for each in self._table.parts(self._options, self._wanted)]
+        parts = self._table.parts(self._options, self._wanted)
+        return [_Task(each) for each in tasks_of(parts, self._options.slice_bytes)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if partition is None:  # there are no partitions
             return iter(())
-        assert isinstance(partition, _Part), "a partition of this reader"
-        return self._table.batches(partition.part, self._options)
+        assert isinstance(partition, _Task), "a partition of this reader"
+        return chain.from_iterable(
+            self._table.batches(each, self._options) for each in partition.parts
+        )
 
 
 def _narrowed(wanted: Wanted, each: Filter) -> Wanted:

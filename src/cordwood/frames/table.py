@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from cordwood.frames.decoding.column import ColumnDecoder
 from cordwood.frames.decoding.encoding import COLUMNS
 from cordwood.frames.options import FrameOptions
+from cordwood.frames.tasks import Part
 from cordwood.frames.wanted import Wanted
 from cordwood.model.errors import ConfigError
 
@@ -36,7 +37,7 @@ class Table:
     name: str
     schema: pa.Schema
     default_columns: tuple[str, ...]
-    parts: Callable[[FrameOptions, Wanted], Sequence[Any]]
+    parts: Callable[[FrameOptions, Wanted], Sequence[Part]]
     read: Callable[[Any, Sequence[str]], Iterator[pa.RecordBatch]]
 
     def columns(self, options: FrameOptions) -> tuple[str, ...]:

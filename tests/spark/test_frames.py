@@ -1,0 +1,64 @@
+"""Tables through a real Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from cordwood.frames.data_source import register
+from support.golden import Golden
+from support.log_builder import LogBuilder, write_log_dir
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        started = session.getOrCreate()
+        register(started)
+        yield started
+        started.stop()
+
+
+def codec_rows(spark: SparkSession, log_dir: Path) -> list[Row]:
+    found = spark.read.format("cordwood").load(str(log_dir))
+    chosen = found.where("topic = 'codec-lz4' and offset >= 1500 and offset < 1510")
+    rows: list[Row] = chosen.select("topic", "offset", "key").orderBy("offset").collect()
+    return rows
+
+
+def test_filters_give_the_same_rows_whether_spark_passes_them_on_or_not(
+    spark: SparkSession, golden_a: Golden
+) -> None:
+    log_dir = golden_a.root / "before"
+    passed_on = codec_rows(spark, log_dir)
+    assert [row.offset for row in passed_on] == list(range(1500, 1510))
+    assert {row.topic for row in passed_on} == {"codec-lz4"}
+    spark.conf.set(PUSHDOWN, "false")
+    try:
+        assert codec_rows(spark, log_dir) == passed_on
+    finally:
+        spark.conf.set(PUSHDOWN, "true")
+
+
+def test_small_segments_are_read_by_one_task_in_their_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = LogBuilder("log-0")
+    for number in range(8):
+        log.batch([(b"k", b"%d" % number)])
+        log.roll()
+    log_dir = write_log_dir(tmp_path, [log])
+    found = spark.read.format("cordwood").load(str(log_dir))
+    assert found.rdd.getNumPartitions() == 1
+    assert [row.offset for row in found.collect()] == list(range(8))
+    cut = spark.read.format("cordwood").option("sliceBytes", "1").load(str(log_dir))
+    assert cut.rdd.getNumPartitions() == 8
+    assert [row.offset for row in cut.collect()] == list(range(8))
