@@ -1,0 +1,1 @@
+"""Object storage: S3, Google Cloud Storage, Azure, or a directory that takes its place."""

@@ -1,0 +1,281 @@
+"""Objects below a URL: what an archive needs of object storage, and no more.
+
+There is no rename, and no append: an object is put as a whole, once, and read by ranges. `put_new`
+is the only decision between writers: of two that put an object of one name, one wins.
+
+A request is sent again when its answer was lost, so the store may have carried it out before. Of
+`put_new`, the answer that the object is there already may therefore mean this writer's own: who
+puts an object tells its own by the content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.model.extras import LAKE, require_extra
+
+if TYPE_CHECKING:
+    import obstore.store
+
+_T = TypeVar("_T")
+
+#: The parts that a large object is sent in. S3 takes 10,000 of them.
+PART_BYTES: Final = 16 << 20
+
+#: How often a request is tried at most that the store has not decided: another writer's request
+#: of the same object was under way (S3: 409 ConditionalRequestConflict).
+_CONFLICTS_MAX: Final = 10
+
+_SCHEMES: Final = ("s3", "gs", "az", "abfs", "abfss", "file")
+
+
+class ObjectStoreError(CordwoodError):
+    """A request that object storage refused, or did not answer; names the URL of the object."""
+
+
+class ObjectMissingError(ObjectStoreError):
+    """There is no such object."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectFacts:
+    """An object: its key below the store's URL, its size, when it was put (ms)."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+@dataclass(slots=True)
+class Usage:
+    """Counts of requests by kind (`get`, `put`, `list`, `delete`), and of bytes read and written.
+
+    A request that obstore sends again counts once.
+    """
+
+    requests: dict[str, int] = field(default_factory=dict)
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def count(self, kind: str, *, read: int = 0, written: int = 0) -> None:
+        """Adds a request."""
+        self.requests[kind] = self.requests.get(kind, 0) + 1
+        self.bytes_read += read
+        self.bytes_written += written
+
+
+class ObjectStore:
+    """The objects below a URL. It may be pickled, and used by threads."""
+
+    def __init__(self, url: str, options: Mapping[str, str] | None = None) -> None:
+        """Takes a URL (`s3://BUCKET/PREFIX`, `gs://`, `az://`, `file:///DIRECTORY`); asks nothing.
+
+        Args:
+            url: where the objects are.
+            options: of obstore's store of that kind, as `endpoint` or `region`, which count more
+                than the variables of the environment (`AWS_ENDPOINT_URL`, ...).
+
+        Raises:
+            ConfigError: the URL has another scheme, or no bucket.
+            MissingExtraError: obstore is not installed.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in _SCHEMES:
+            raise ConfigError(
+                f"{url}: not a URL of object storage; one begins with "
+                f"{', '.join(f'{each}://' for each in _SCHEMES)}"
+            )
+        if parts.scheme != "file" and not parts.netloc:
+            raise ConfigError(f"{url}: it names no bucket")
+        self.url = url.rstrip("/")
+        self.usage = Usage()
+        self._options = dict(options or {})
+        self._opened: obstore.store.ObjectStore | None = None
+        require_extra(LAKE, what="Object storage")
+
+    def __getstate__(self) -> tuple[str, dict[str, str]]:
+        return self.url, self._options
+
+    def __setstate__(self, state: tuple[str, dict[str, str]]) -> None:
+        self.__init__(*state)  # type: ignore[misc]  # a store is its arguments
+
+    @property
+    def _store(self) -> obstore.store.ObjectStore:
+        if self._opened is None:
+            self._opened = _opened(self.url, self._options)
+        return self._opened
+
+    def url_of(self, key: str) -> str:
+        """The URL of an object."""
+        return f"{self.url}/{key}"
+
+    # ---- reading
+
+    def list(self, prefix: str = "") -> Iterator[ObjectFacts]:
+        """The objects whose keys begin with a prefix, which ends at a `/`; in no order.
+
+        Raises:
+            ObjectStoreError: the store refuses, or does not answer.
+        """
+        import obstore
+
+        with self._errors(prefix):
+            # A page has up to a thousand objects.
+            for page in obstore.list(self._store, prefix or None):
+                self.usage.count("list")
+                for each in page:
+                    modified_ms = int(each["last_modified"].timestamp() * 1000)
+                    yield ObjectFacts(each["path"], each["size"], modified_ms)
+
+    def get(self, key: str) -> bytes:
+        """The content of an object.
+
+        Raises:
+            ObjectMissingError: it is not there.
+            ObjectStoreError: the store refuses, or does not answer.
+        """
+        import obstore
+
+        with self._errors(key):
+            data = bytes(obstore.get(self._store, key).bytes())
+        self.usage.count("get", read=len(data))
+        return data
+
+    def get_range(self, key: str, start: int, size_bytes: int) -> bytes:
+        """Bytes of an object, from byte `start` on; fewer where it ends. Raises as `get`."""
+        import obstore
+
+        if size_bytes <= 0:
+            return b""
+        with self._errors(key):
+            data = bytes(obstore.get_range(self._store, key, start=start, length=size_bytes))
+        self.usage.count("get", read=len(data))
+        return data
+
+    # ---- writing
+
+    def put(self, key: str, content: bytes | Iterable[bytes]) -> None:
+        """Puts an object, in parts if it is large; one of that key is replaced.
+
+        Raises:
+            ObjectStoreError: the store refuses, or does not answer; the object may be there.
+        """
+        import obstore
+
+        sent = 0
+
+        def counted(chunks: Iterable[bytes]) -> Iterator[bytes]:
+            nonlocal sent
+            for chunk in chunks:
+                sent += len(chunk)
+                yield chunk
+
+        with self._errors(key):
+            if isinstance(content, bytes):
+                sent = len(content)
+                obstore.put(self._store, key, content, use_multipart=False)
+            else:
+                obstore.put(self._store, key, counted(content), chunk_size=PART_BYTES)
+        self.usage.count("put", written=sent)
+
+    def put_new(self, key: str, content: bytes) -> bool:
+        """Puts an object unless there is one of that key.
+
+        Returns:
+            False: there was one. It may be this very one: see the module.
+
+        Raises:
+            ObjectStoreError: the store refuses, or does not answer; the object may be there.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        def attempt() -> bool:
+            try:
+                obstore.put(self._store, key, content, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
+        with self._errors(key):
+            is_new = _undecided_again(attempt)
+        self.usage.count("put", written=len(content))
+        return is_new
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Deletes objects; one that is not there counts as deleted.
+
+        Raises:
+            ObjectStoreError: the store refuses, or does not answer; some may be gone.
+        """
+        import obstore
+
+        for key in keys:
+            with self._errors(key):
+                try:
+                    obstore.delete(self._store, key)
+                except FileNotFoundError:
+                    continue
+                finally:
+                    self.usage.count("delete")
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise ObjectMissingError(f"{self.url_of(key)}: there is no such object") from error
+        except (BaseError, OSError) as error:
+            raise ObjectStoreError(f"{self.url_of(key)}: {_reason(error)}") from error
+
+
+def _opened(url: str, options: Mapping[str, str]) -> obstore.store.ObjectStore:
+    from obstore.exceptions import BaseError
+    from obstore.store import LocalStore, from_url
+
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        directory = Path(unquote(parts.path))
+        return LocalStore(directory, automatic_cleanup=True, mkdir=True)
+    config: dict[str, Any] = dict(options)
+    client = {"allow_http": True} if config.get("endpoint", "").startswith("http://") else {}
+    try:
+        return from_url(
+            url,
+            config=config or None,
+            client_options=client or None,  # type: ignore[arg-type]  # a TypedDict, all optional
+            retry_config={
+                "max_retries": 10,
+                "retry_timeout": timedelta(seconds=180),
+            },
+        )
+    except BaseError as error:
+        raise ConfigError(f"{url}: {_reason(error)}") from error
+
+
+def _undecided_again(attempt: Callable[[], _T]) -> _T:
+    """The result of an attempt, made again while the store says that it has not decided."""
+    from obstore.exceptions import GenericError
+
+    for _ in range(_CONFLICTS_MAX - 1):
+        try:
+            return attempt()
+        except GenericError as error:
+            if "ConditionalRequestConflict" not in str(error):
+                raise
+    return attempt()
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error of obstore, whose text goes on with how it came about."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
