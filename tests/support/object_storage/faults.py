@@ -136,7 +136,7 @@ class RandomFaults:
         Args:
             seed: of all that is drawn.
             share: of the requests that get a fault.
-            kinds: what is drawn from, all alike.
+            kinds: what is drawn from, all alike; a request that reads gets no conflict.
             in_a_row_max: after so many faults a method and target get a request passed: a client
                 that tries more often than that succeeds.
             later_requests_max: of a delayed request.
@@ -158,6 +158,9 @@ class RandomFaults:
             self._in_a_row[name] = 0
             return PASS
         self._in_a_row[name] += 1
-        kind = drawn.choice(self._kinds)
+        # A store answers 409 to what writes.
+        is_read = request.method in {"GET", "HEAD"}
+        kinds = [each for each in self._kinds if not (is_read and each is FaultKind.CONFLICT)]
+        kind = drawn.choice(kinds)
         later = drawn.randint(1, self._later_requests_max) if kind is FaultKind.DELAYED else 0
         return Fault(kind, is_reset=drawn.random() < 0.5, later_requests=later)

@@ -3,9 +3,8 @@
 There is no rename, and no append: an object is put as a whole, once, and read by ranges. `put_new`
 is the only decision between writers: of two that put an object of one name, one wins.
 
-A request is sent again when its answer was lost, so the store may have carried it out before. Of
-`put_new`, the answer that the object is there already may therefore mean this writer's own: who
-puts an object tells its own by the content.
+A request whose answer was lost may have been carried out, or may be later: a late `put_new` finds
+the object there.
 """
 
 from __future__ import annotations
@@ -15,23 +14,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+import obstore
+from obstore.exceptions import BaseError, GenericError
+from obstore.store import LocalStore, from_url
+
 from cordwood.model.errors import ConfigError, CordwoodError
-from cordwood.model.extras import LAKE, require_extra
 
 if TYPE_CHECKING:
-    import obstore.store
-
-_T = TypeVar("_T")
+    from obstore.store import ObjectStore as Store
 
 #: The parts that a large object is sent in. S3 takes 10,000 of them.
 PART_BYTES: Final = 16 << 20
 
-#: How often a request is tried at most that the store has not decided: another writer's request
-#: of the same object was under way (S3: 409 ConditionalRequestConflict).
-_CONFLICTS_MAX: Final = 10
+#: How often a new object is put at most, while the store gives no answer, or has not decided since
+#: another request of the same object is under way (S3: 409 ConditionalRequestConflict); and how
+#: often it is read, where the connection breaks in the middle of the content.
+_TRIES_MAX: Final = 10
 
 _SCHEMES: Final = ("s3", "gs", "az", "abfs", "abfss", "file")
 
@@ -84,7 +85,6 @@ class ObjectStore:
 
         Raises:
             ConfigError: the URL has another scheme, or no bucket.
-            MissingExtraError: obstore is not installed.
         """
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES:
@@ -97,8 +97,7 @@ class ObjectStore:
         self.url = url.rstrip("/")
         self.usage = Usage()
         self._options = dict(options or {})
-        self._opened: obstore.store.ObjectStore | None = None
-        require_extra(LAKE, what="Object storage")
+        self._opened: Store | None = None
 
     def __getstate__(self) -> tuple[str, dict[str, str]]:
         return self.url, self._options
@@ -107,7 +106,7 @@ class ObjectStore:
         self.__init__(*state)  # type: ignore[misc]  # a store is its arguments
 
     @property
-    def _store(self) -> obstore.store.ObjectStore:
+    def _store(self) -> Store:
         if self._opened is None:
             self._opened = _opened(self.url, self._options)
         return self._opened
@@ -124,8 +123,6 @@ class ObjectStore:
         Raises:
             ObjectStoreError: the store refuses, or does not answer.
         """
-        import obstore
-
         with self._errors(prefix):
             # A page has up to a thousand objects.
             for page in obstore.list(self._store, prefix or None):
@@ -141,21 +138,19 @@ class ObjectStore:
             ObjectMissingError: it is not there.
             ObjectStoreError: the store refuses, or does not answer.
         """
-        import obstore
-
         with self._errors(key):
-            data = bytes(obstore.get(self._store, key).bytes())
+            data = _read_again(lambda: bytes(obstore.get(self._store, key).bytes()))
         self.usage.count("get", read=len(data))
         return data
 
     def get_range(self, key: str, start: int, size_bytes: int) -> bytes:
         """Bytes of an object, from byte `start` on; fewer where it ends. Raises as `get`."""
-        import obstore
-
         if size_bytes <= 0:
             return b""
         with self._errors(key):
-            data = bytes(obstore.get_range(self._store, key, start=start, length=size_bytes))
+            data = _read_again(
+                lambda: bytes(obstore.get_range(self._store, key, start=start, length=size_bytes))
+            )
         self.usage.count("get", read=len(data))
         return data
 
@@ -167,8 +162,6 @@ class ObjectStore:
         Raises:
             ObjectStoreError: the store refuses, or does not answer; the object may be there.
         """
-        import obstore
-
         sent = 0
 
         def counted(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -186,28 +179,37 @@ class ObjectStore:
         self.usage.count("put", written=sent)
 
     def put_new(self, key: str, content: bytes) -> bool:
-        """Puts an object unless there is one of that key.
+        """Puts an object unless there is one of that key; whether it is the one that is there.
 
-        Returns:
-            False: there was one. It may be this very one: see the module.
+        Where the store refuses, the object that is there is read: obstore sends a request again
+        whose answer was lost, and the second is refused because of the first.
+
+        Args:
+            key: of the object.
+            content: unlike that of any other writer.
 
         Raises:
-            ObjectStoreError: the store refuses, or does not answer; the object may be there.
+            ObjectStoreError: the store gave no answer; the object may be there, or be put later.
         """
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
 
-        def attempt() -> bool:
-            try:
-                obstore.put(self._store, key, content, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                return False
-            return True
-
-        with self._errors(key):
-            is_new = _undecided_again(attempt)
         self.usage.count("put", written=len(content))
-        return is_new
+        last: Exception | None = None
+        for _ in range(_TRIES_MAX):
+            try:
+                with self._errors(key):
+                    obstore.put(self._store, key, content, mode="create", use_multipart=False)
+            except ObjectStoreError as error:
+                last = error
+                if not isinstance(error.__cause__, BaseError):
+                    raise
+            else:
+                return True
+            try:
+                return self.get(key) == content
+            except ObjectMissingError:
+                continue
+        assert last is not None, "each try ended in an error"
+        raise last
 
     def delete(self, keys: Sequence[str]) -> None:
         """Deletes objects; one that is not there counts as deleted.
@@ -215,8 +217,6 @@ class ObjectStore:
         Raises:
             ObjectStoreError: the store refuses, or does not answer; some may be gone.
         """
-        import obstore
-
         for key in keys:
             with self._errors(key):
                 try:
@@ -228,7 +228,6 @@ class ObjectStore:
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
-        from obstore.exceptions import BaseError
 
         try:
             yield
@@ -238,44 +237,36 @@ class ObjectStore:
             raise ObjectStoreError(f"{self.url_of(key)}: {_reason(error)}") from error
 
 
-def _opened(url: str, options: Mapping[str, str]) -> obstore.store.ObjectStore:
-    from obstore.exceptions import BaseError
-    from obstore.store import LocalStore, from_url
-
+def _opened(url: str, options: Mapping[str, str]) -> Store:
     parts = urlsplit(url)
     if parts.scheme == "file":
         directory = Path(unquote(parts.path))
         return LocalStore(directory, automatic_cleanup=True, mkdir=True)
-    config: dict[str, Any] = dict(options)
-    client = {"allow_http": True} if config.get("endpoint", "").startswith("http://") else {}
+    config: Any = dict(options)
+    client: Any = {"allow_http": True} if config.get("endpoint", "").startswith("http://") else {}
     try:
         return from_url(
             url,
             config=config or None,
-            client_options=client or None,  # type: ignore[arg-type]  # a TypedDict, all optional
-            retry_config={
-                "max_retries": 10,
-                "retry_timeout": timedelta(seconds=180),
-            },
+            client_options=client or None,
+            retry_config={"max_retries": 10, "retry_timeout": timedelta(seconds=180)},
         )
     except BaseError as error:
         raise ConfigError(f"{url}: {_reason(error)}") from error
 
 
-def _undecided_again(attempt: Callable[[], _T]) -> _T:
-    """The result of an attempt, made again while the store says that it has not decided."""
-    from obstore.exceptions import GenericError
-
-    for _ in range(_CONFLICTS_MAX - 1):
+def _read_again(read: Callable[[], bytes]) -> bytes:
+    """The result of a read, tried again where it broke off: obstore does not in all cases."""
+    for _ in range(_TRIES_MAX - 1):
         try:
-            return attempt()
+            return read()
         except GenericError as error:
-            if "ConditionalRequestConflict" not in str(error):
+            if "body error" not in str(error):
                 raise
-    return attempt()
+    return read()
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of an error of obstore, whose text goes on with how it came about."""
+    """The first line of an error of obstore, which is followed by how it came about."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
