@@ -157,6 +157,10 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "test_random_groups_get_the_assignments_of_kafka[1200]",
     ),
     "metrics": ("tests/integration/surfaces/metrics/test_served.py",),
+    "DataFrames": (
+        "tests/spark/test_frames.py::"
+        "test_filters_give_the_same_rows_whether_spark_passes_them_on_or_not",
+    ),
     "Spark": (
         "tests/spark/test_engines.py::"
         "test_logs_split_over_tasks_have_the_bytes_of_the_reference[local[2]]",

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from cordwood.format.batch_header import CONTROL_BIT, NO_TIMESTAMP, TRANSACTIONAL_BIT
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.format.native import record_fields as fields
@@ -26,6 +26,7 @@ from cordwood.storage.reading.source import ReadBounds
 #: An Arrow batch has no more bytes of keys, values and headers, unless one record has.
 BATCH_BYTES_MAX: Final = 32 << 20
 
+_MS_MAX = ((1 << 63) - 1) // 1000
 _APPEND_TIME_BIT = 0x08
 _SEQUENCE_MASK = (1 << 31) - 1
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -109,7 +110,8 @@ def _text(names: pa.Array) -> pa.Array:
 
 
 def _timestamp(rows: _Rows) -> pa.Array:
-    micros = rows.fields[:, fields.TIMESTAMP] * 1000
+    # A producer may give any number; Spark's timestamps end a thousand times earlier.
+    micros = np.clip(rows.fields[:, fields.TIMESTAMP], -_MS_MAX, _MS_MAX) * 1000
     return pa.array(micros).cast(pa.timestamp("us", tz="UTC"))
 
 
@@ -197,6 +199,8 @@ def _listed(part: Slice, payload: Payload) -> _Rows:
     batches = np.repeat(np.arange(first, last), counts)
     offsets = found[:, fields.OFFSET]
     kept = (offsets >= part.first_offset) & (offsets < part.end_offset)
+    if part.first_ms > NO_TIMESTAMP:
+        kept &= found[:, fields.TIMESTAMP] >= part.first_ms
     if not kept.all():
         found, batches = found[kept], batches[kept]
     return _Rows(part, payload, found, batches)

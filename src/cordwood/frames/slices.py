@@ -22,7 +22,8 @@ from cordwood.storage.segment.time_index import TimeIndex
 class Slice:
     """The batches of a segment that begin at byte `start` or later, and before `source.size_bytes`.
 
-    Its records are those with offsets from `first_offset` to before `end_offset`. Batches of
+    Its records are those with offsets from `first_offset` to before `end_offset`, and timestamps of
+    `first_ms` or later; -1 for all. Batches of
     `aborted` transactions are left out, and control batches, unless `has_control`. A compressed
     record is no larger than `record_bytes_max`.
     """
@@ -32,6 +33,7 @@ class Slice:
     start: int
     first_offset: int
     end_offset: int
+    first_ms: int
     aborted: tuple[AbortedTransaction, ...]
     has_control: bool
     record_bytes_max: int
@@ -91,6 +93,7 @@ def slices_of(
             start=0,
             first_offset=first,
             end_offset=end,
+            first_ms=wanted.first_ms,
             aborted=aborted,
             has_control=isolation is Isolation.ALL,
             record_bytes_max=view.config.max_decompressed_message_bytes,

@@ -110,7 +110,8 @@ def _frame(
 def _smallest(table: Table) -> str:
     """A column that takes little to read, for a query that only counts rows."""
     numbers = [each.name for each in table.schema if pa.types.is_integer(each.type)]
-    return numbers[0] if numbers else table.schema.names[0]
+    names: list[str] = numbers or table.schema.names
+    return names[0]
 
 
 def _referenced(plan: Any, schemas: Mapping[str, StructType]) -> dict[str, set[str]]:

@@ -32,7 +32,7 @@ class Isolation(StrEnum):
 class Wanted:
     """Topics and partitions, all if None; offsets from `first_offset` to before `end_offset`.
 
-    No record has a timestamp below `first_ms`, or all of its segment.
+    Records with a timestamp (ms) below `first_ms` are not wanted; -1 for all.
     """
 
     topics: frozenset[str] | None = None

@@ -64,7 +64,8 @@ class CleanRequest:
     `trash`, or deleted if it is None. Logs are compacted in `order`, each within `limits`. With
     `measured`, a dry run executes compactions without writing anything, and reports the sizes that
     a cleaning would leave. With `compared_with`, which gives settings as `resolve` does, views hold
-    what is needed to plan under these, too.
+    what is needed to plan under these, too. A dry run that is `for_reading` has the high watermarks
+    of the checkpoints, also above the recovery points, where nothing is cleaned.
     """
 
     log_dirs: tuple[Path, ...]
@@ -78,6 +79,7 @@ class CleanRequest:
     order: CleaningOrder = CleaningOrder.RATIO
     dry_run: bool = False
     measured: bool = False
+    for_reading: bool = False
     compared_with: Callable[[str], Resolved | None] | None = None
     force: bool = False
     retention: bool = True

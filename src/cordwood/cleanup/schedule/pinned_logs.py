@@ -86,6 +86,7 @@ class PinnedLogs:
             now_ms=request.now_ms,
             remover=remover,
             only_reads=request.dry_run,
+            for_reading=request.for_reading,
             producer_expiration_ms=request.producer_expiration_ms,
             metadata_version=request.metadata_version,
             trash=self.trash,

@@ -206,7 +206,8 @@ def wrong(**change: Any) -> bytes:
         file.dependency.append("elsewhere.proto")
     if change.get("recursive"):
         field(file.message_type[0], "parent", ".shop.Order")
-    return found.SerializeToString()
+    text: bytes = found.SerializeToString()
+    return text
 
 
 @pytest.mark.parametrize(

@@ -100,12 +100,14 @@ def load_offline_log(
     now_ms: int,
     metadata_version: int = 0,
     is_in_use: bool = False,
+    for_reading: bool = False,
     fs: FileSystem = OS,
 ) -> OfflineLog:
     """Opens the log in `directory`; no file changes.
 
-    After an unclean shutdown the high watermark counts as no higher than the recovery point, so
-    that nothing above either is cleaned.
+    After an unclean shutdown, as while the broker runs, the high watermark counts as no higher than
+    the recovery point, so that nothing above either is cleaned. For reading it is the checkpoint's,
+    up to which consumers may have read.
 
     Args:
         directory: the partition's.
@@ -117,6 +119,7 @@ def load_offline_log(
         now_ms: for the expiry of producers.
         metadata_version: the cluster's level, 0 if unknown.
         is_in_use: a broker has the directory open: see `LoadRequest`.
+        for_reading: records are to be read, and nothing is to be cleaned.
         fs: where the directory lies.
 
     Raises:
@@ -157,7 +160,7 @@ def load_offline_log(
     high_watermark = checkpoints.high_watermark.get(topic_partition)
     if high_watermark is None:
         high_watermark = log.log_end_offset if clean_shutdown else log.log_start_offset
-    if not clean_shutdown:
+    if not (clean_shutdown or for_reading):
         high_watermark = min(high_watermark, recovery_point)
     log.update_high_watermark(high_watermark)
     return OfflineLog(

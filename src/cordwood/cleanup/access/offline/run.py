@@ -20,6 +20,8 @@ NEVER_MS = (1 << 63) - 1
 class OfflineRun:
     """One run at the moment `now_ms`; if `only_reads`, no file changes.
 
+    `for_reading` is as of `load_offline_log`.
+
     `remover` removes old segments meanwhile; they are moved to `trash` if there is one. `groups`
     have the committed offsets of the directories, `in_use` are those that another process uses.
     `metadata_version` is the cluster's level, 0 if unknown.
@@ -31,6 +33,7 @@ class OfflineRun:
     now_ms: int
     remover: Executor
     only_reads: bool = False
+    for_reading: bool = False
     producer_expiration_ms: int = NEVER_MS
     metadata_version: int = 0
     trash: Trash | None = None

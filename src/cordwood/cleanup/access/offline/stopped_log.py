@@ -127,6 +127,7 @@ class StoppedLog(OwnedLog):
             producer_expiration_ms=run.producer_expiration_ms,
             metadata_version=run.metadata_version,
             now_ms=run.now_ms,
+            for_reading=run.for_reading,
             is_in_use=str(self.log_dir) in {each.log_dir for each in run.in_use},
         )
         waits = bool(self._config.cordwood_retention_groups)
