@@ -12,6 +12,18 @@ from cordwood.model.errors import ConfigError
 TABLES: Final[Mapping[str, Table]] = {each.name: each for each in (RECORDS,)}
 
 
+def options_of(table: Table, options: Mapping[str, str]) -> dict[str, str]:
+    """The options that a table has, of those that are given for several tables.
+
+    Raises:
+        ConfigError: no table has one of them.
+    """
+    for name in options:
+        if not any(each.has_option(name) for each in TABLES.values()):
+            raise ConfigError(f"option {name}: no table has such an option")
+    return {name: value for name, value in options.items() if table.has_option(name)}
+
+
 def table_of(name: str) -> Table:
     """The table of a name, in whatever case.
 

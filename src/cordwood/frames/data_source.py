@@ -32,6 +32,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cordwood.frames.catalog import table_of
 from cordwood.frames.options import FrameOptions, parse_options
+from cordwood.frames.table import Table
 from cordwood.frames.tasks import tasks_of
 from cordwood.frames.wanted import Wanted
 
@@ -117,7 +118,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
 
     def narrow(self, each: Filter) -> None:
         """Leaves out what a filter shows not to be wanted."""
-        self._wanted = _narrowed(self._wanted, each)
+        self._wanted = _narrowed(self._wanted, each, self._table)
 
     def partitions(self) -> Sequence[InputPartition]:
         parts = self._table.parts(self._options, self._wanted)
@@ -132,16 +133,16 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
         )
 
 
-def _narrowed(wanted: Wanted, each: Filter) -> Wanted:
+def _narrowed(wanted: Wanted, each: Filter, table: Table) -> Wanted:
     """The wanted part, of which a filter that is not known leaves all."""
-    if isinstance(each, In) and len(each.attribute) == 1:
-        narrow = _IN.get(each.attribute[0])
-        return wanted if narrow is None else narrow(wanted, frozenset(each.value))
-    for kind in (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual):
-        if isinstance(each, kind) and len(each.attribute) == 1:
-            compare = _COMPARED.get((kind, each.attribute[0]))
-            return wanted if compare is None else compare(wanted, each.value)
-    return wanted
+    if not isinstance(each, _COLUMN_FILTERS) or len(each.attribute) != 1:
+        return wanted
+    option = _OPTIONS.get(each.attribute[0])
+    if option is None or not table.has_option(option):
+        return wanted
+    value = frozenset(each.value) if isinstance(each, In) else each.value
+    narrow = _NARROWS.get((type(each), option))
+    return wanted if narrow is None else narrow(wanted, value)
 
 
 def _ms(moment: datetime) -> int:
@@ -149,19 +150,28 @@ def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-_IN: Final[Mapping[str, Callable[[Wanted, frozenset[Any]], Wanted]]] = {
-    "topic": Wanted.of_topics,
-    "partition": Wanted.of_partitions,
+_COLUMN_FILTERS: Final = (EqualTo, In, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+#: The option of a table that leaves out the same rows as a filter on a column, of a batch, a
+#: segment or a transaction at least those without a wanted offset.
+_OPTIONS: Final[Mapping[str, str]] = {
+    "topic": "topics",
+    "partition": "partitions",
+    **dict.fromkeys(("offset", "baseOffset", "firstOffset", "lastOffset"), "startingOffset"),
+    **dict.fromkeys(("timestamp", "maxTimestamp"), "startingTimestamp"),
 }
-_COMPARED: Final[Mapping[tuple[type[Filter], str], Callable[[Wanted, Any], Wanted]]] = {
-    (EqualTo, "topic"): lambda wanted, value: wanted.of_topics(frozenset({value})),
-    (EqualTo, "partition"): lambda wanted, value: wanted.of_partitions(frozenset({value})),
-    (EqualTo, "offset"): lambda wanted, value: wanted.from_offset(value).before_offset(value + 1),
-    (GreaterThan, "offset"): lambda wanted, value: wanted.from_offset(value + 1),
-    (GreaterThanOrEqual, "offset"): Wanted.from_offset,
-    (LessThan, "offset"): Wanted.before_offset,
-    (LessThanOrEqual, "offset"): lambda wanted, value: wanted.before_offset(value + 1),
-    (EqualTo, "timestamp"): lambda wanted, value: wanted.from_ms(_ms(value)),
-    (GreaterThan, "timestamp"): lambda wanted, value: wanted.from_ms(_ms(value)),
-    (GreaterThanOrEqual, "timestamp"): lambda wanted, value: wanted.from_ms(_ms(value)),
+_NARROWS: Final[Mapping[tuple[type[Filter], str], Callable[[Wanted, Any], Wanted]]] = {
+    (In, "topics"): Wanted.of_topics,
+    (In, "partitions"): Wanted.of_partitions,
+    (EqualTo, "topics"): lambda wanted, value: wanted.of_topics(frozenset({value})),
+    (EqualTo, "partitions"): lambda wanted, value: wanted.of_partitions(frozenset({value})),
+    (EqualTo, "startingOffset"): lambda wanted, value: wanted.from_offset(value).before_offset(
+        value + 1
+    ),
+    (GreaterThan, "startingOffset"): lambda wanted, value: wanted.from_offset(value + 1),
+    (GreaterThanOrEqual, "startingOffset"): Wanted.from_offset,
+    (LessThan, "startingOffset"): Wanted.before_offset,
+    (LessThanOrEqual, "startingOffset"): lambda wanted, value: wanted.before_offset(value + 1),
+    (EqualTo, "startingTimestamp"): lambda wanted, value: wanted.from_ms(_ms(value)),
+    (GreaterThan, "startingTimestamp"): lambda wanted, value: wanted.from_ms(_ms(value)),
+    (GreaterThanOrEqual, "startingTimestamp"): lambda wanted, value: wanted.from_ms(_ms(value)),
 }

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.frames.decoding.encoding import NAMES as ENCODING_NAMES
 from cordwood.frames.decoding.encoding import Encoding, parse_encodings
 from cordwood.frames.wanted import Isolation, Wanted
 from cordwood.model.errors import ConfigError
 
 #: A part of a table is cut where it is larger, by default.
 SLICE_BYTES: Final = 128 << 20
+
+#: The options that every table has.
+COMMON_OPTIONS: Final = ("table", "path", "paths", "columns", "sliceBytes")
+#: Those of a table of which a part of all partitions can be read.
+PARTITIONS_OPTIONS: Final = ("topics", "partitions")
+#: Those of a table of which a part of all offsets can be read.
+OFFSETS_OPTIONS: Final = ("startingOffset", "endingOffset")
 
 _RECORDS: Final = "records"
 
@@ -26,7 +32,8 @@ class FrameOptions:
     `table` is the name of a table (option `table`); `log_dirs` are log directories or partitions'
     directories (`path`, those given to `load`); `topics` are globs (`topics`), all if there is
     none; `columns` are names of columns (`columns`), None for those that the table has by default;
-    `encodings` are those of columns that are decoded.
+    `encodings` are those of columns that are decoded. `given` are the names of all options that
+    were given, in lower case: a table refuses those that it does not know.
     """
 
     table: str
@@ -36,6 +43,7 @@ class FrameOptions:
     isolation: Isolation
     wanted: Wanted
     slice_bytes: int
+    given: frozenset[str]
     encodings: tuple[Encoding, ...] = ()
 
 
@@ -43,16 +51,10 @@ def parse_options(given: Mapping[str, str]) -> FrameOptions:
     """The options of a `DataFrameReader`, by name, in whatever case.
 
     Raises:
-        ConfigError: one is missing, unknown, or has a wrong value.
+        ConfigError: one is missing, or has a wrong value.
         OSError: the file of a schema cannot be read.
     """
     options = {name.lower(): value for name, value in given.items()}
-    unknown = options.keys() - _NAMES
-    if unknown:
-        raise ConfigError(
-            f"unknown option {', '.join(sorted(unknown))}: the options of format `cordwood` are "
-            f"{', '.join(sorted(_NAMES))}"
-        )
     columns = options.get("columns")
     return FrameOptions(
         table=options.get("table", _RECORDS),
@@ -62,17 +64,9 @@ def parse_options(given: Mapping[str, str]) -> FrameOptions:
         isolation=_isolation(options.get("isolation", Isolation.READ_UNCOMMITTED)),
         wanted=_wanted(options),
         slice_bytes=_number(options, "slicebytes", SLICE_BYTES, at_least=1),
+        given=frozenset(options),
         encodings=parse_encodings(options),
     )
-
-
-_NAMES: Final = frozenset(
-    {
-        *("table", "path", "paths", "topics", "partitions", "columns"),
-        *("isolation", "slicebytes", "startingoffset", "endingoffset", "startingtimestamp"),
-        *ENCODING_NAMES,
-    }
-)
 
 
 def _names(text: str) -> list[str]:

@@ -12,7 +12,8 @@ from cordwood.format.batch_header import CONTROL_BIT, NO_TIMESTAMP, TRANSACTIONA
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.format.native import record_fields as fields
-from cordwood.frames.options import FrameOptions
+from cordwood.frames.decoding.encoding import NAMES as ENCODING_OPTIONS
+from cordwood.frames.options import OFFSETS_OPTIONS, PARTITIONS_OPTIONS, FrameOptions
 from cordwood.frames.slices import Slice, slices_of
 from cordwood.frames.survey import captured_logs
 from cordwood.frames.table import Table
@@ -242,6 +243,13 @@ RECORDS: Final = Table(
     name="records",
     schema=_SCHEMA,
     default_columns=_DEFAULT_COLUMNS,
+    options=(
+        *PARTITIONS_OPTIONS,
+        *OFFSETS_OPTIONS,
+        "startingTimestamp",
+        "isolation",
+        *ENCODING_OPTIONS,
+    ),
     parts=_parts,
     read=_read,
 )

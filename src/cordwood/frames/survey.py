@@ -38,6 +38,7 @@ def captured_logs(
         resolve=settings.resolve,
         now_ms=clock.now_ms(),
         topics=options.topics,
+        topics_option="option topics",
         dry_run=True,
         for_reading=True,
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cordwood.frames.decoding.column import ColumnDecoder
-from cordwood.frames.decoding.encoding import COLUMNS
-from cordwood.frames.options import FrameOptions
+from cordwood.frames.options import COMMON_OPTIONS, FrameOptions
 from cordwood.frames.tasks import Part
 from cordwood.frames.wanted import Wanted
 from cordwood.model.errors import ConfigError
@@ -26,7 +25,8 @@ _CONTROL: Final = "isControl"
 class Table:
     """A table, by the name that the option `table` has.
 
-    `schema` are all its columns, `default_columns` those of a table without the option `columns`.
+    `schema` are all its columns, `default_columns` those of a table without the option `columns`,
+    `options` the names of its options besides those of all tables.
     `parts` gives what tasks read, each of it a value that can be pickled: all rows that are in
     `Wanted`, and perhaps more. `read` gives the rows of a part as Arrow batches that have the named
     columns, in this order.
@@ -37,15 +37,35 @@ class Table:
     name: str
     schema: pa.Schema
     default_columns: tuple[str, ...]
+    options: tuple[str, ...]
     parts: Callable[[FrameOptions, Wanted], Sequence[Part]]
     read: Callable[[Any, Sequence[str]], Iterator[pa.RecordBatch]]
+
+    def has_option(self, name: str) -> bool:
+        """Whether the table has an option of that name, in whatever case."""
+        return name.lower() in {each.lower() for each in (*COMMON_OPTIONS, *self.options)}
+
+    def require_options(self, given: Iterable[str]) -> None:
+        """Refuses options, by their names, that the table does not have.
+
+        Raises:
+            ConfigError: there is one; lists those that it has.
+        """
+        unknown = sorted(name for name in given if not self.has_option(name))
+        if unknown:
+            raise ConfigError(
+                f"option {', '.join(unknown)}: table {self.name} has no such option; its options "
+                f"are {', '.join((*COMMON_OPTIONS, *self.options))}"
+            )
 
     def columns(self, options: FrameOptions) -> tuple[str, ...]:
         """The columns that are wanted, as the schema spells them.
 
         Raises:
-            ConfigError: the table has no such column, or one is named twice.
+            ConfigError: the table has no such column, or one is named twice; or an option is given
+                that it does not have.
         """
+        self.require_options(options.given)
         if options.columns is None:
             return self.default_columns
         known = {name.lower(): name for name in self.schema.names}
@@ -92,9 +112,7 @@ class Table:
         return (_decoded(batch, names, decoders) for batch in self.read(part, read))
 
     def _decoders(self, options: FrameOptions) -> Mapping[str, ColumnDecoder]:
-        """The decoders of wanted columns; a table that is none of records has none."""
-        if not {*_PLACE, *COLUMNS} <= {*self.schema.names}:
-            return {}
+        """The decoders of wanted columns."""
         wanted = self.columns(options)
         return {
             each.column: ColumnDecoder(each) for each in options.encodings if each.column in wanted

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cordwood.frames.catalog import TABLES
+from cordwood.frames.catalog import TABLES, options_of
 from cordwood.frames.data_source import NAME, register
 from cordwood.frames.options import parse_options
 from cordwood.frames.table import Table
@@ -42,9 +42,11 @@ def views(spark: SparkSession, *log_dirs: str | Path, **options: str) -> None:
     Args:
         spark: a session.
         log_dirs: log directories, or partitions' directories.
-        options: those of `spark.read.format("cordwood")`, without `table` and `columns`.
+        options: those of `spark.read.format("cordwood")`, without `table` and `columns`; a table
+            is given those that it has.
 
     Raises:
+        ConfigError: no table has an option.
         pyspark.errors.AnalysisException: an option cannot be used.
     """
     register(spark)
@@ -75,7 +77,8 @@ def query(spark: SparkSession, text: str, *log_dirs: str | Path, **options: str)
     schemas = {}
     for table in TABLES.values():
         all_columns = ",".join(table.schema.names)
-        parsed = parse_options({**options, **paths, "table": table.name, "columns": all_columns})
+        given = options_of(table, options)
+        parsed = parse_options({**given, **paths, "table": table.name, "columns": all_columns})
         schemas[table.name] = from_arrow_schema(table.schema_of(parsed))
         empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), schemas[table.name])
         empty.createOrReplaceTempView(table.name)
@@ -102,7 +105,7 @@ def _frame(
     log_dirs: Sequence[str | Path],
     options: Mapping[str, str],
 ) -> DataFrame:
-    reader = spark.read.format(NAME).options(**options)
+    reader = spark.read.format(NAME).options(**options_of(table, options))
     reader = reader.option("table", table.name).option("columns", ",".join(columns))
     return reader.load([str(each) for each in log_dirs])
 

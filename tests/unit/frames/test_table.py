@@ -69,17 +69,23 @@ def test_the_schema_has_the_types_of_decoded_columns() -> None:
     )
 
 
-def test_a_table_without_records_decodes_nothing() -> None:
+def test_options_that_a_table_does_not_have_are_refused() -> None:
     table = Table(
         name="other",
         schema=pa.schema({"topic": pa.string(), "value": pa.binary()}),
         default_columns=("value",),
+        options=("topics",),
         parts=lambda options, wanted: [],
         read=lambda part, columns: iter([pa.RecordBatch.from_pydict({"value": [b"{"]})]),
     )
-    options = parse_options({"path": "x", **JSON})
-    assert table.schema_of(options) == pa.schema({"value": pa.binary()})
+    options = parse_options({"path": "x", "TOPICS": "a", "sliceBytes": "1"})
     assert [each.to_pylist() for each in table.batches(0, options)] == [[{"value": b"{"}]]
+    has = "its options are table, path, paths, columns, sliceBytes, topics$"
+    for given in ({"isolation": "all"}, {"nosuch": "1"}, JSON):
+        refused = ", ".join(sorted(each.lower() for each in given))
+        message = f"^option {refused}: table other has no such option; {has}"
+        with pytest.raises(ConfigError, match=message):
+            table.schema_of(parse_options({"path": "x", **given}))
 
 
 @pytest.mark.parametrize(

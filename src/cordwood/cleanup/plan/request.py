@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.configs.log_config import LogConfig
+
+#: How the globs of topics are called on a command line.
+TOPICS_OPTION: Final = "--topic"
 
 
 class Listener(Protocol):
@@ -59,19 +62,21 @@ class CleanRequest:
     """The request.
 
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
-    for all. `named_topics` are topics that have settings of their own, by the option that gives
-    them. `metadata_version` is the cluster's level, 0 if unknown. Removed files are moved to
-    `trash`, or deleted if it is None. Logs are compacted in `order`, each within `limits`. With
-    `measured`, a dry run executes compactions without writing anything, and reports the sizes that
-    a cleaning would leave. With `compared_with`, which gives settings as `resolve` does, views hold
-    what is needed to plan under these, too. A dry run that is `for_reading` has the high watermarks
-    of the checkpoints, also above the recovery points, where nothing is cleaned.
+    for all, which the caller gave as `topics_option`. `named_topics` are topics that have settings
+    of their own, by the option that gives them. `metadata_version` is the cluster's level, 0 if
+    unknown. Removed files are moved to `trash`, or deleted if it is None. Logs are compacted in
+    `order`, each within `limits`. With `measured`, a dry run executes compactions without writing
+    anything, and reports the sizes that a cleaning would leave. With `compared_with`, which gives
+    settings as `resolve` does, views hold what is needed to plan under these, too. A dry run that
+    is `for_reading` has the high watermarks of the checkpoints, also above the recovery points,
+    where nothing is cleaned.
     """
 
     log_dirs: tuple[Path, ...]
     resolve: Callable[[str], Resolved | None]
     now_ms: int
     topics: tuple[str, ...] = ()
+    topics_option: str = TOPICS_OPTION
     named_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     directory_limits: DirectoryLimits = field(default_factory=DirectoryLimits)
     producer_expiration_ms: int = 86_400_000

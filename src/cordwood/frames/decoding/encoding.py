@@ -58,16 +58,14 @@ class Encoding:
     malformed: Malformed = Malformed.FAIL
 
 
-#: The names of all options, in lower case.
-NAMES: Final = frozenset(
-    {
-        "malformed",
-        *(
-            f"{column}{what}"
-            for column in COLUMNS
-            for what in ("format", "schema", "message", "prefix", "schemas")
-        ),
-    }
+#: The names of all options.
+NAMES: Final = (
+    "malformed",
+    *(
+        f"{column}{what}"
+        for column in COLUMNS
+        for what in ("Format", "Schema", "Message", "Prefix", "Schemas")
+    ),
 )
 
 

@@ -1,0 +1,21 @@
+"""The tables, by name and by the options that they have."""
+
+from __future__ import annotations
+
+import pytest
+
+from cordwood.frames.catalog import TABLES, options_of, table_of
+from cordwood.model.errors import ConfigError
+
+
+def test_a_table_has_a_name_in_whatever_case() -> None:
+    assert table_of("Records") is TABLES["records"]
+    with pytest.raises(ConfigError, match=r"option table: 'nosuch' is none of .*records"):
+        table_of("nosuch")
+
+
+def test_a_table_takes_the_options_that_it_has_and_no_table_is_an_error() -> None:
+    given = {"ISOLATION": "all", "topics": "a"}
+    assert options_of(TABLES["records"], given) == given
+    with pytest.raises(ConfigError, match=r"^option nosuch: no table has such an option$"):
+        options_of(TABLES["records"], {"nosuch": "1"})
