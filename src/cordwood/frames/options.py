@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cordwood.frames.decoding.encoding import Encoding, parse_encodings
+from cordwood.frames.option_values import number_of, parse_number
 from cordwood.frames.wanted import Isolation, Wanted
 from cordwood.model.errors import ConfigError
 
@@ -63,7 +64,7 @@ def parse_options(given: Mapping[str, str]) -> FrameOptions:
         columns=None if columns is None else tuple(_names(columns)),
         isolation=_isolation(options.get("isolation", Isolation.READ_UNCOMMITTED)),
         wanted=_wanted(options),
-        slice_bytes=_number(options, "slicebytes", SLICE_BYTES, at_least=1),
+        slice_bytes=number_of(options, "sliceBytes", SLICE_BYTES, at_least=1),
         given=frozenset(options),
         encodings=parse_encodings(options),
     )
@@ -91,23 +92,9 @@ def _isolation(text: str) -> Isolation:
 def _wanted(options: Mapping[str, str]) -> Wanted:
     wanted = Wanted()
     if "partitions" in options:
-        numbers = [_parsed("partitions", each, 0) for each in _names(options["partitions"])]
+        numbers = [parse_number("partitions", each, 0) for each in _names(options["partitions"])]
         wanted = wanted.of_partitions(frozenset(numbers))
-    wanted = wanted.from_offset(_number(options, "startingoffset", 0))
+    wanted = wanted.from_offset(number_of(options, "startingOffset", 0))
     if "endingoffset" in options:
-        wanted = wanted.before_offset(_number(options, "endingoffset", 0))
-    return wanted.from_ms(_number(options, "startingtimestamp", -1))
-
-
-def _number(options: Mapping[str, str], name: str, default: int, *, at_least: int = 0) -> int:
-    return _parsed(name, options[name], at_least) if name in options else default
-
-
-def _parsed(name: str, text: str, at_least: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise ConfigError(f"option {name}: {text!r} is no number") from None
-    if number < at_least:
-        raise ConfigError(f"option {name}: {number} is less than {at_least}")
-    return number
+        wanted = wanted.before_offset(number_of(options, "endingOffset", 0))
+    return wanted.from_ms(number_of(options, "startingTimestamp", -1))
