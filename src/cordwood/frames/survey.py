@@ -15,13 +15,18 @@ from cordwood.storage.reread import reread
 
 
 def captured_logs(
-    options: FrameOptions, wanted: Wanted, *, clock: Clock | None = None
+    options: FrameOptions,
+    wanted: Wanted,
+    *,
+    topic: str | None = None,
+    clock: Clock | None = None,
 ) -> list[Captured]:
     """The logs of the directories that are wanted, each as it is at one moment.
 
     Args:
         options: directories and topics.
         wanted: the part that is asked for, at most that of the options.
+        topic: in place of the topics of the options; it may be missing.
         clock: for what is due; the system's if there is none.
 
     Raises:
@@ -37,8 +42,9 @@ def captured_logs(
         log_dirs=options.log_dirs,
         resolve=settings.resolve,
         now_ms=clock.now_ms(),
-        topics=options.topics,
+        topics=options.topics if topic is None else (topic,),
         topics_option="option topics",
+        may_lack_topics=topic is not None,
         dry_run=True,
         for_reading=True,
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,

@@ -38,17 +38,18 @@ def missing_topics(topics: Collection[str], request: CleanRequest) -> list[str]:
     """A warning for each option that names no topic in `topics`.
 
     Raises:
-        ConfigError: no named topic exists, or no topic matches a glob. A name with a
+        ConfigError: no named topic exists, or no topic matches a glob that must. A name with a
             typing error must not clean all topics with settings that were meant for one.
     """
     where = ", ".join(map(str, request.log_dirs))
+    globs = () if request.may_lack_topics else request.topics
     warnings = [
         no_such_topic([glob], request.log_dirs, topics, option=request.topics_option)
-        for glob in request.topics
+        for glob in globs
         if not any(fnmatch.fnmatchcase(topic, glob) for topic in topics)
     ]
-    none_chosen = bool(request.topics) and len(warnings) == len(request.topics)
-    named_count, missing_count = len(request.topics), len(warnings)
+    none_chosen = bool(globs) and len(warnings) == len(globs)
+    named_count, missing_count = len(globs), len(warnings)
     for option, names in request.named_topics.items():
         missing = [name for name in names if name not in topics]
         named_count += len(names)

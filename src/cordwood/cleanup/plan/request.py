@@ -62,14 +62,14 @@ class CleanRequest:
     """The request.
 
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
-    for all, which the caller gave as `topics_option`. `named_topics` are topics that have settings
-    of their own, by the option that gives them. `metadata_version` is the cluster's level, 0 if
-    unknown. Removed files are moved to `trash`, or deleted if it is None. Logs are compacted in
-    `order`, each within `limits`. With `measured`, a dry run executes compactions without writing
-    anything, and reports the sizes that a cleaning would leave. With `compared_with`, which gives
-    settings as `resolve` does, views hold what is needed to plan under these, too. A dry run that
-    is `for_reading` has the high watermarks of the checkpoints, also above the recovery points,
-    where nothing is cleaned.
+    for all, which the caller gave as `topics_option`; one that matches none is an error, unless
+    `may_lack_topics`. `named_topics` are topics that have settings of their own, by the option that
+    gives them. `metadata_version` is the cluster's level, 0 if unknown. Removed files are moved to
+    `trash`, or deleted if it is None. Logs are compacted in `order`, each within `limits`. With
+    `measured`, a dry run executes compactions without writing anything, and reports the sizes that
+    a cleaning would leave. With `compared_with`, which gives settings as `resolve` does, views hold
+    what is needed to plan under these, too. A dry run that is `for_reading` has the high watermarks
+    of the checkpoints, also above the recovery points, where nothing is cleaned.
     """
 
     log_dirs: tuple[Path, ...]
@@ -77,6 +77,7 @@ class CleanRequest:
     now_ms: int
     topics: tuple[str, ...] = ()
     topics_option: str = TOPICS_OPTION
+    may_lack_topics: bool = False
     named_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     directory_limits: DirectoryLimits = field(default_factory=DirectoryLimits)
     producer_expiration_ms: int = 86_400_000
