@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 from cordwood.frames.data_source import register
 from support.golden import Golden
 from support.log_builder import LogBuilder, write_log_dir
+from support.table_rows import rows_of
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -62,3 +63,28 @@ def test_small_segments_are_read_by_one_task_in_their_order(
     cut = spark.read.format("cordwood").option("sliceBytes", "1").load(str(log_dir))
     assert cut.rdd.getNumPartitions() == 8
     assert [row.offset for row in cut.collect()] == list(range(8))
+
+
+@pytest.mark.parametrize("table", ["offsets", "groups", "transactions", "metadata"])
+def test_internal_topics_are_read_as_without_spark(
+    spark: SparkSession, golden_a: Golden, table: str
+) -> None:
+    log_dir = golden_a.root / "after-2"
+    rows = spark.read.format("cordwood").option("table", table).load(str(log_dir)).collect()
+    without = rows_of(table, log_dir)
+    assert len(rows) == len(without) > 3
+    assert set(rows[0].asDict()) == set(without[0])
+
+
+def test_filters_on_consumed_partitions_choose_no_partitions_of_the_internal_topic(
+    spark: SparkSession, golden_a: Golden
+) -> None:
+    log_dir = golden_a.root / "before-2"
+    offsets = spark.read.format("cordwood").option("table", "offsets").load(str(log_dir))
+    found = offsets.where("topic = 'headers' and partition = 0 and offset > 300").collect()
+    assert {row.recordPartition for row in found} == {0, 1}
+    assert {(row.groupId, row.offset) for row in found} == {
+        (row["groupId"], row["offset"])
+        for row in rows_of("offsets", log_dir)
+        if row["topic"] == "headers" and row["offset"] > 300
+    }

@@ -2,7 +2,7 @@
 
 Each member is a few requests on one connection: no client library waits for its heartbeat here.
 What is left are records of these kinds in `__consumer_offsets` and `__share_group_state`, and no
-member whose session could end later.
+member whose session could end later, unless the members are to stay.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _ACCEPT, _RELEASE, _REJECT = 1, 2, 3
 _MEMBER_ID: Final = uuid_text(UUID(int=7))
 
 
-def make_groups(port: int, topic: str) -> None:
+def make_groups(port: int, topic: str, *, stay: bool = False) -> None:
     """Makes `consumers`, `sharers` and `streams`, of which each has read partition 0 of a topic.
 
-    Groups that are there already get a member once more.
+    Groups that are there already get a member once more. Members leave, unless they are to stay.
     """
     with WireClient(port) as wire:
         # It has the topic of groups made.
         wire.ask("find_coordinator", 4, {"key_type": 0, "coordinator_keys": ["consumers"]})
-        _read_as_consumer(wire, topic)
-        _read_as_sharer(wire, topic)
-        _read_as_streams(wire, topic)
+        for read in (_read_as_consumer, _read_as_sharer, _read_as_streams):
+            member = read(wire, topic)
+            if not stay:
+                member.leave()
 
 
 class _Member:
@@ -126,7 +127,7 @@ def _assigned(answer: Plain) -> Any:
     return answer["assignment"] and answer["assignment"]["topic_partitions"]
 
 
-def _read_as_consumer(wire: WireClient, topic: str) -> None:
+def _read_as_consumer(wire: WireClient, topic: str) -> _Member:
     member = _Member(wire, "consumer_group_heartbeat", "consumers")
     first = member.join(
         {
@@ -138,10 +139,10 @@ def _read_as_consumer(wire: WireClient, topic: str) -> None:
     member.beat({"topic_partitions": member.until(first, _assigned)})
     for offset in range(20):
         member.commit(topic, offset)
-    member.leave()
+    return member
 
 
-def _read_as_sharer(wire: WireClient, topic: str) -> None:
+def _read_as_sharer(wire: WireClient, topic: str) -> _Member:
     _set(wire, "sharers", share_auto_offset_reset="earliest")
     member = _Member(wire, "share_group_heartbeat", "sharers")
     member.until(member.join({"subscribed_topic_names": [topic]}), _assigned)
@@ -149,7 +150,7 @@ def _read_as_sharer(wire: WireClient, topic: str) -> None:
     for kinds in ((_ACCEPT,), (_RELEASE, _ACCEPT, _REJECT), (_REJECT, _RELEASE)):
         session.acknowledge(session.acquire(), kinds)
     session.close()
-    member.leave()
+    return member
 
 
 class _ShareSession:
@@ -216,7 +217,7 @@ class _ShareSession:
         return found[0] if found else None
 
 
-def _read_as_streams(wire: WireClient, topic: str) -> None:
+def _read_as_streams(wire: WireClient, topic: str) -> _Member:
     _set(wire, "streams", streams_initial_rebalance_delay_ms="0")
     member = _Member(wire, "streams_group_heartbeat", "streams")
     changelog = {
@@ -244,4 +245,4 @@ def _read_as_streams(wire: WireClient, topic: str) -> None:
     offset = {"subtopology_id": "0", "partition": 0, "offset": 5}
     member.beat({**tasks, "active_tasks": owned, "task_offsets": [offset]})
     member.commit(topic, 5)
-    member.leave()
+    return member

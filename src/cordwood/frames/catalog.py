@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from cordwood.frames.groups import GROUPS
+from cordwood.frames.metadata import METADATA
+from cordwood.frames.offsets import OFFSETS
 from cordwood.frames.records import RECORDS
 from cordwood.frames.table import Table
+from cordwood.frames.transactions import TRANSACTIONS
 from cordwood.model.errors import ConfigError
 
-TABLES: Final[Mapping[str, Table]] = {each.name: each for each in (RECORDS,)}
+TABLES: Final[Mapping[str, Table]] = {
+    each.name: each for each in (RECORDS, OFFSETS, GROUPS, TRANSACTIONS, METADATA)
+}
 
 
 def options_of(table: Table, options: Mapping[str, str]) -> dict[str, str]:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cordwood.frames.catalog import TABLES, options_of, table_of
 from cordwood.model.errors import ConfigError
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "dataframes.md"
+
+
+def test_the_page_names_each_table_and_each_column() -> None:
+    page = PAGE.read_text()
+    names = {name for table in TABLES.values() for name in (table.name, *table.schema.names)}
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
 def test_a_table_has_a_name_in_whatever_case() -> None:

@@ -263,6 +263,15 @@ class OffsetStore:
         """The number of committed offsets of a group."""
         return sum(map(len, self._committed.by_group.get(group_id, {}).values()))
 
+    def pending(self) -> list[tuple[int, OffsetKey, CommittedOffset]]:
+        """The offsets in open transactions, each with the id of its producer."""
+        return [
+            (producer_id, key, offset)
+            for producer_id, each in self._pending.items()
+            for group_id in each.by_group
+            for key, offset in each.items(group_id)
+        ]
+
     def pending_of_group(self, group_id: str, at: int = LATEST) -> list[OffsetKey]:
         """The keys of a group's offsets in transactions that are open at an offset of the log."""
         return [key for each in self._pending.values() for key, _ in each.items(group_id, at)]
