@@ -8,13 +8,14 @@ from typing import Final
 from cordwood.frames.groups import GROUPS
 from cordwood.frames.metadata import METADATA
 from cordwood.frames.offsets import OFFSETS
+from cordwood.frames.producers import PRODUCERS
 from cordwood.frames.records import RECORDS
 from cordwood.frames.table import Table
 from cordwood.frames.transactions import TRANSACTIONS
 from cordwood.model.errors import ConfigError
 
 TABLES: Final[Mapping[str, Table]] = {
-    each.name: each for each in (RECORDS, OFFSETS, GROUPS, TRANSACTIONS, METADATA)
+    each.name: each for each in (RECORDS, OFFSETS, GROUPS, TRANSACTIONS, PRODUCERS, METADATA)
 }
 
 
