@@ -58,9 +58,11 @@ NamesIn = Callable[[Path], Iterable[str]]
 
 
 def read_metadata_image(
-    directory: Path, *, read_bytes: ReadBytes = Path.read_bytes
+    directory: Path, *, read_bytes: ReadBytes = Path.read_bytes, names_in: NamesIn | None = None
 ) -> MetadataImage:
     """The image from the metadata log in `directory` (`__cluster_metadata-0`).
+
+    `read_bytes` and `names_in` are those of a file system other than the machine's.
 
     Raises:
         CorruptError: a file is malformed, records contradict each other, or a part of the log is
@@ -68,7 +70,7 @@ def read_metadata_image(
         UnsupportedVersionError: a record is of a kind or version that Kafka 4.4 does not know.
         OSError: a file cannot be read.
     """
-    replay = replay_metadata_log(directory, read_bytes=read_bytes)
+    replay = replay_metadata_log(directory, read_bytes=read_bytes, names_in=names_in)
     recorded = replay.voters
     voters = _voters_of_quorum_state(directory, read_bytes) if recorded is None else len(recorded)
     return replace(replay.image(), may_have_uncommitted_suffix=voters != 1)

@@ -45,7 +45,10 @@ ESTIMATED_BYTES_MAX: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """A log directory and its disk; `in_use_by` is the process that holds its lock."""
+    """A log directory and its disk; `in_use_by` is the process that holds its lock.
+
+    `disk_bytes` is -1 for an archive in object storage.
+    """
 
     log_dir: str
     disk_bytes: int

@@ -202,7 +202,9 @@ def _metadata_of(options: SettingOptions) -> MetadataImage | None:
             place.resolve().parent / CLUSTER_METADATA_DIR,
         ):
             if candidate.name == CLUSTER_METADATA_DIR and _is_directory(candidate):
-                return read_metadata_image(candidate, read_bytes=OS.read_bytes)
+                return read_metadata_image(
+                    candidate, read_bytes=OS.read_bytes, names_in=OS.names_in
+                )
     if options.metadata_dir is not None:
         raise ConfigError(
             f"--metadata-dir {options.metadata_dir}: no {CLUSTER_METADATA_DIR} directory is there"

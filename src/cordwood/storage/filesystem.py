@@ -612,8 +612,135 @@ class OsFileSystem(FileSystem):
             os.symlink(os.readlink(path), target)
 
 
-#: The file system of this machine.
-OS = OsFileSystem()
+class MountedFileSystem(FileSystem):
+    """The machine's file system, and others, each below a directory that the machine does not have.
+
+    So an archive in object storage is read as a log directory is. A path is given to the file
+    system that it is of.
+    """
+
+    def __init__(self, base: OsFileSystem) -> None:
+        self._base = base
+        self._mounts: dict[Path, FileSystem] = {}
+
+    def mount(self, directory: Path, fs: FileSystem) -> None:
+        """Has paths at and below `directory` be those of `fs`, in this process."""
+        self._mounts[directory] = fs
+
+    def mounted(self, directory: Path) -> FileSystem | None:
+        """What was mounted at a directory, None for nothing."""
+        return self._mounts.get(directory)
+
+    def at(self, path: Path) -> FileSystem:
+        """The file system that a path is of."""
+        for directory, fs in self._mounts.items():
+            if path.is_relative_to(directory):
+                return fs
+        return self._base
+
+    def entries_in(self, directory: Path) -> list[Entry]:
+        """Lists a directory, sorted by name."""
+        return self.at(directory).entries_in(directory)
+
+    def names_in(self, directory: Path) -> list[str]:
+        """Lists the names in a directory, sorted."""
+        return self.at(directory).names_in(directory)
+
+    def exists(self, path: Path) -> bool:
+        """Looks a path up."""
+        return self.at(path).exists(path)
+
+    def is_directory(self, path: Path) -> bool:
+        """Looks a path up."""
+        return self.at(path).is_directory(path)
+
+    def facts_of(self, path: Path) -> FileFacts:
+        """Looks a file up."""
+        return self.at(path).facts_of(path)
+
+    def free_bytes(self, path: Path) -> int:
+        """Asks for free space."""
+        return self.at(path).free_bytes(path)
+
+    def open_files_max(self) -> int:
+        """Asks for the limit of this process."""
+        return self._base.open_files_max()
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """Asks for total and free space."""
+        return self.at(path).space(path)
+
+    def identity_of(self, path: Path) -> object:
+        """Asks for a key of the file or directory."""
+        return self.at(path).identity_of(path)
+
+    def is_same_file_system(self, path: Path, other: Path) -> bool:
+        """Compares the file systems of two directories."""
+        fs = self.at(path)
+        return fs is self.at(other) and fs.is_same_file_system(path, other)
+
+    def require_regular(self, path: Path) -> None:
+        """Checks that a file is regular."""
+        self.at(path).require_regular(path)
+
+    def is_open_for_writing(self, path: Path) -> bool:
+        """Asks whether another process writes to a file."""
+        return self.at(path).is_open_for_writing(path)
+
+    def open(self, path: Path, *, write: bool = False) -> File:
+        """Opens a file."""
+        return self.at(path).open(path, write=write)
+
+    def create(self, path: Path) -> File:
+        """Makes a file."""
+        return self.at(path).create(path)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Renames within one file system.
+
+        Raises:
+            OSError: the paths are of two.
+        """
+        fs = self.at(path)
+        if fs is not self.at(target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(path), None, str(target))
+        fs.rename(path, target)
+
+    def remove(self, path: Path) -> None:
+        """Removes a file."""
+        self.at(path).remove(path)
+
+    def make_directory(self, path: Path) -> None:
+        """Makes a directory and its parents."""
+        self.at(path).make_directory(path)
+
+    def remove_directory(self, path: Path) -> None:
+        """Removes an empty directory."""
+        self.at(path).remove_directory(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """Has the names in a directory last."""
+        self.at(path).sync_directory(path)
+
+    def set_modified(self, path: Path, modified_ns: int) -> None:
+        """Sets a file's times."""
+        self.at(path).set_modified(path, modified_ns)
+
+    def take_after(self, path: Path, model: FileFacts) -> None:
+        """Sets owner and mode."""
+        self.at(path).take_after(path, model)
+
+    def lock(self, directory: Path) -> Lock:
+        """Takes the lock of a directory."""
+        return self.at(directory).lock(directory)
+
+    def copy_link(self, path: Path, target: Path) -> None:
+        """Copies a link of the machine's file system."""
+        self._base.copy_link(path, target)
+
+
+#: The file system of this machine, and what is mounted in it.
+OS = MountedFileSystem(OsFileSystem())
 
 
 class DirectoryLock:

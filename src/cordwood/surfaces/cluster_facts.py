@@ -79,7 +79,14 @@ class ClusterFacts:
                 continue
             try:
                 if OS.is_directory(directory):
-                    return reread(partial(read_metadata_image, directory, read_bytes=OS.read_bytes))
+                    return reread(
+                        partial(
+                            read_metadata_image,
+                            directory,
+                            read_bytes=OS.read_bytes,
+                            names_in=OS.names_in,
+                        )
+                    )
             except (CordwoodError, OSError) as error:
                 self._warn(
                     f"{directory} cannot be read, so that it is not known which topics are "

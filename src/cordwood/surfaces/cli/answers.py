@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from cordwood.archiving.report import ArchiveReport, RestoreReport
 from cordwood.cleanup.erasure.report import SealedReport
 from cordwood.queries.advise.directories import Advice
 from cordwood.queries.broker_log_dirs import ClusterLogDirs
@@ -73,6 +74,7 @@ from cordwood.surfaces.local_cluster.described import DescribedCluster
 ANSWERS: Final[Mapping[str, Any]] = {
     "LOG_DIR": LogDirsSummary,
     "advise": Advice,
+    "archive": ArchiveReport,
     "broker-api-versions": Sequence[BrokerApis],
     "clean": Cleaning,
     "cleaner": BrokerCleaner | ClusterCleaners,
@@ -112,6 +114,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "log-dirs --describe": ClusterLogDirs,
     "metadata-quorum describe --replication": Sequence[QuorumReplication],
     "metadata-quorum describe --status": QuorumStatus,
+    "restore": RestoreReport,
     "storage feature-dependencies": Sequence[FeatureNeeds],
     "storage format": FormattedStorage | Messages,
     "storage info": StorageInfo,

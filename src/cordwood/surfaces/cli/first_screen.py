@@ -15,6 +15,7 @@ class Group(StrEnum):
 
     LOOK = "Look"
     CLEAN = "Clean"
+    ARCHIVE = "Archive"
     RUN = "Run"
     TEST = "Test"
     TOOLS = "Kafka's tools"

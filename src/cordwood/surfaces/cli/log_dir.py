@@ -116,8 +116,11 @@ def _sources(options: SettingOptions, now: str | None) -> list[str]:
 def _show(answer: LogDirsSummary, choice: Choice) -> None:
     for each in answer.log_dirs:
         total, free = each.disk_bytes, each.disk_free_bytes
-        share = f"{100 * (total - free) / max(1, total):.0f} %"
         print_text(each.log_dir)
+        if total < 0:
+            print_text("object storage", indent="  ")
+            continue
+        share = f"{100 * (total - free) / max(1, total):.0f} %"
         used = f"{format_bytes(total - free)} used ({share}), {format_bytes(free)} free"
         print_text(f"disk of {format_bytes(total)}: {used}", indent="  ")
     unread = sum(each.bytes_not_read for each in answer.topics)

@@ -41,7 +41,7 @@ def problems_of(answer: LogDirsSummary, failed: Sequence[tuple[Path, str]]) -> l
 def _problems(answer: LogDirsSummary) -> Iterator[tuple[str, str]]:
     for each in answer.log_dirs:
         path, used = each.log_dir, each.disk_bytes - each.disk_free_bytes
-        if used >= _FULL * each.disk_bytes:
+        if each.disk_bytes >= 0 and used >= _FULL * each.disk_bytes:
             share = f"{100 * used / max(1, each.disk_bytes):.0f} %"
             free = format_bytes(each.disk_free_bytes)
             yield "disk-full", f"the disk of {path} is {share} full: {free} is free"

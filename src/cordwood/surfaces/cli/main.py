@@ -67,6 +67,12 @@ _OWN = {
     "trash": _Subcommand(
         "trash", None, "Put back removed segments and deleted topics.", Group.CLEAN
     ),
+    "archive": _Subcommand(
+        "archive", "archive_command", "Copy logs to object storage.", Group.ARCHIVE
+    ),
+    "restore": _Subcommand(
+        "restore", "restore_command", "Bring archived logs back.", Group.ARCHIVE
+    ),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker.", Group.RUN),
     "cleaner": _Subcommand(
         "cleaner", "cleaner_command", "Show a running broker's cleaner.", Group.RUN

@@ -9,7 +9,7 @@ import typer
 
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.setting_values import set_option
-from cordwood.surfaces.cli.values import parse_path
+from cordwood.surfaces.cli.values import parse_log_dir, parse_path
 
 
 def _complete_set(incomplete: str) -> list[str]:
@@ -31,10 +31,10 @@ def parse_set_option(text: str) -> str:
 
 
 LogDirsArgument = Annotated[
-    list[Path], typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
+    list[Path], typer.Argument(parser=parse_log_dir, metavar="LOG_DIR", hidden=True)
 ]
 OptionalLogDirsArgument = Annotated[
-    list[Path] | None, typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
+    list[Path] | None, typer.Argument(parser=parse_log_dir, metavar="LOG_DIR", hidden=True)
 ]
 TopicsOption = Annotated[
     list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
@@ -71,7 +71,7 @@ MetadataDirOption = Annotated[
     Path | None,
     typer.Option(
         "--metadata-dir",
-        parser=parse_path,
+        parser=parse_log_dir,
         metavar="DIR",
         help="Where __cluster_metadata-0 is, if not in LOG_DIR.",
     ),

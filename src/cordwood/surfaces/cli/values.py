@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from cordwood.model.errors import ConfigError
+from cordwood.model.extras import LAKE, require_extra
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(
@@ -34,6 +35,25 @@ def parse_path(text: str) -> Path:
     if not text:
         raise typer.BadParameter("the path is empty")
     return Path(text)
+
+
+def parse_log_dir(text: str) -> Path:
+    """A log directory: a path, or of the URL of an archive the directory at which it is mounted.
+
+    Raises:
+        BadParameter: it is empty, or the URL is not one of object storage.
+        MissingExtraError: what speaks to object storage is not installed.
+    """
+    if "://" not in text:
+        return parse_path(text)
+    require_extra(LAKE, what=text)
+    try:
+        # What speaks to object storage is loaded where there is some.
+        from cordwood.storage.archives.mount import mount_archive  # noqa: PLC0415
+
+        return mount_archive(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def parse_time(text: str, *, option: str) -> int:

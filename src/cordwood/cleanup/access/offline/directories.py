@@ -19,7 +19,7 @@ from cordwood.cleanup.access.offline.log_directory import (
     PartitionDir,
     require_closed,
 )
-from cordwood.storage.filesystem import OS, DirectoryLock
+from cordwood.storage.filesystem import OS, DirectoryLock, Lock
 from cordwood.storage.log_directory import InUse, is_log_directory
 
 
@@ -99,7 +99,7 @@ class Locks:
 
     def __init__(self, *, dry_run: bool) -> None:
         self._dry_run = dry_run
-        self._held: dict[object, DirectoryLock | None] = {}
+        self._held: dict[object, Lock | None] = {}
         self._real_homes: dict[Path, Path] = {}
         self.in_use: list[InUse] = []
 
@@ -114,7 +114,7 @@ class Locks:
         if identity in self._held:
             return
         if not self._dry_run:
-            self._held[identity] = DirectoryLock(directory)
+            self._held[identity] = OS.lock(directory)
             return
         self._held[identity] = None
         pid = DirectoryLock.holder(directory)

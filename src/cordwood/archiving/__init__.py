@@ -1,0 +1,1 @@
+"""Copies logs to archives in object storage, and back."""

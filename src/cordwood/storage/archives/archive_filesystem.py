@@ -1,0 +1,230 @@
+"""An archive as a file system: each log that it has is a partition's directory of Kafka's files.
+
+The directory of the archive is one of a broker that has stopped in good order; its checkpoints are
+made from the manifests, which are read once. Of a topic that was deleted and created again, its
+last log is there. Nothing can be written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, NoReturn
+
+from cordwood.format.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_DIR,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from cordwood.format.offset_checkpoint import build_offset_checkpoint
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.archives.archive import Archive
+from cordwood.storage.archives.directory_files import DirectoryFile, directory_files
+from cordwood.storage.archives.manifest import DIRECTORY, ArchiveManifest
+from cordwood.storage.filesystem import Entry, File, FileFacts, FileSystem, Lock
+
+_MODE: Final = 0o644
+#: What a file system without a limit has free.
+_UNLIMITED: Final = 1 << 62
+
+#: The lines of the checkpoints.
+_LINES: Final[Mapping[str, Callable[[ArchiveManifest], int | None]]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda manifest: manifest.end_offset,
+    REPLICATION_OFFSET_CHECKPOINT: lambda manifest: manifest.end_offset,
+    LOG_START_OFFSET_CHECKPOINT: lambda manifest: manifest.log_start_offset,
+    CLEANER_OFFSET_CHECKPOINT: lambda manifest: manifest.cleaner_offset,
+}
+
+Files = dict[str, DirectoryFile]
+
+
+class ArchiveFileSystem(FileSystem):
+    """The files of an archive, below the directory at which it is mounted.
+
+    Every method raises `OSError` where object storage refuses or does not answer, and
+    `CorruptError` where a manifest cannot be understood.
+    """
+
+    def __init__(self, archive: Archive, root: Path) -> None:
+        """Reads nothing yet."""
+        self.archive = archive
+        self.root = root
+        self._guard = threading.Lock()
+        self._read: _Content | None = None
+
+    def refresh(self) -> None:
+        """Has the manifests read again when they are next needed."""
+        with self._guard:
+            self._read = None
+
+    def manifests(self) -> Mapping[TopicPartition, ArchiveManifest]:
+        """The manifests of the logs that are there."""
+        return self._content.manifests
+
+    def directory_objects(self) -> list[DirectoryFile]:
+        """The files of the log directory itself that are objects, as `meta.properties`."""
+        return [each for each in self._content.root.values() if each.key]
+
+    @property
+    def _content(self) -> _Content:
+        with self._guard:
+            if self._read is None:
+                self._read = _Content(self.archive)
+            return self._read
+
+    def _directory(self, path: Path) -> Files | None:
+        """The files of a directory, None where there is no such directory."""
+        if path == self.root:
+            return self._content.root
+        return self._content.partitions.get(path.name) if path.parent == self.root else None
+
+    def _file(self, path: Path) -> DirectoryFile:
+        found = (self._directory(path.parent) or {}).get(path.name)
+        if found is None:
+            raise _missing(path)
+        return found
+
+    # ---- looking
+
+    def entries_in(self, directory: Path) -> list[Entry]:
+        """Lists a directory by manifests."""
+        files = self._directory(directory)
+        if files is None:
+            raise _missing(directory)
+        entries = [Entry(name, is_directory=False, is_regular=True) for name in files]
+        if directory == self.root:
+            entries += [Entry(name, is_directory=True) for name in self._content.partitions]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def exists(self, path: Path) -> bool:
+        """Looks a path up."""
+        return self.is_directory(path) or path.name in (self._directory(path.parent) or {})
+
+    def is_directory(self, path: Path) -> bool:
+        """Looks a path up."""
+        return self._directory(path) is not None
+
+    def facts_of(self, path: Path) -> FileFacts:
+        """Gives a file the owner of this process."""
+        size_bytes, modified_ns = 0, 0
+        if not self.is_directory(path):
+            found = self._file(path)
+            size_bytes, modified_ns = found.size_bytes, found.modified_ns
+        return FileFacts(
+            size_bytes=size_bytes,
+            modified_ms=modified_ns // 1_000_000,
+            modified_ns=modified_ns,
+            mode=_MODE,
+            uid=os.geteuid(),
+            gid=os.getegid(),
+        )
+
+    def free_bytes(self, path: Path) -> int:
+        """Has no limit."""
+        return _UNLIMITED
+
+    def identity_of(self, path: Path) -> object:
+        """Returns the path."""
+        if not self.exists(path):
+            raise _missing(path)
+        return path
+
+    def open(self, path: Path, *, write: bool = False) -> File:
+        """Opens an object, for reading only."""
+        if write:
+            _refuse(path)
+        if self.is_directory(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        return self._file(path).open(self.archive.store)
+
+    # ---- changing
+
+    def create(self, path: Path) -> NoReturn:
+        """Refuses."""
+        _refuse(path)
+
+    def rename(self, path: Path, target: Path) -> NoReturn:
+        """Refuses."""
+        _refuse(path)
+
+    def remove(self, path: Path) -> NoReturn:
+        """Refuses."""
+        _refuse(path)
+
+    def make_directory(self, path: Path) -> NoReturn:
+        """Refuses."""
+        _refuse(path)
+
+    def remove_directory(self, path: Path) -> NoReturn:
+        """Refuses."""
+        _refuse(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """Does nothing: an object lasts when it is put."""
+
+    def set_modified(self, path: Path, modified_ns: int) -> NoReturn:
+        """Refuses."""
+        _refuse(path)
+
+    def take_after(self, path: Path, model: FileFacts) -> NoReturn:
+        """Refuses."""
+        _refuse(path)
+
+    def lock(self, directory: Path) -> Lock:
+        """Takes none: of two writers, the commit of one is refused."""
+        return _NoLock()
+
+
+class _NoLock:
+    def release(self) -> None:
+        """Does nothing."""
+
+
+class _Content:
+    """What the manifests say: the files of each directory, and the contents of those made here."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.manifests = _last_logs(archive.manifests())
+        self.partitions = {
+            str(partition): directory_files(manifest)
+            for partition, manifest in self.manifests.items()
+        }
+        self.root: Files = {}
+        for each in archive.store.list(DIRECTORY):
+            name = each.key.removeprefix(DIRECTORY)
+            self.root[name] = DirectoryFile(
+                name=name,
+                key=each.key,
+                size_bytes=each.size_bytes,
+                modified_ns=each.modified_ms * 1_000_000,
+            )
+        for name, line in _LINES.items():
+            lines = {
+                partition: offset
+                for partition, manifest in self.manifests.items()
+                if str(partition) != CLUSTER_METADATA_DIR and (offset := line(manifest)) is not None
+            }
+            self.root[name] = DirectoryFile.made(name, build_offset_checkpoint(lines))
+        self.root[CLEAN_SHUTDOWN] = DirectoryFile.made(CLEAN_SHUTDOWN, b"")
+
+
+def _last_logs(manifests: Iterable[ArchiveManifest]) -> dict[TopicPartition, ArchiveManifest]:
+    """The manifests of each partition's last log; there is more than one if it was made again."""
+    last: dict[TopicPartition, ArchiveManifest] = {}
+    for manifest in sorted(manifests, key=lambda each: each.at_ms):
+        last[manifest.log.topic_partition] = manifest
+    return last
+
+
+def _missing(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def _refuse(path: Path) -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))

@@ -1,0 +1,136 @@
+"""An object as an open file: read by ranges, in blocks that are kept for small reads."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from cordwood.format.varint import Buffer
+from cordwood.storage.objects.object_store import (
+    ObjectMissingError,
+    ObjectStore,
+    ObjectStoreError,
+)
+
+#: What a small read fetches at least: a search of an index reads a few of these.
+BLOCK_BYTES: Final = 64 << 10
+#: What a request fetches of a file that is read from start to end.
+AHEAD_BYTES: Final = 8 << 20
+#: The blocks that are kept of a file: the first steps of each search of an index are the same.
+_BLOCKS_MAX: Final = 16
+
+
+class ObjectFile:
+    """A `File` that is an object, which never changes; it can only be read.
+
+    Every method that reads raises `FileNotFoundError` where the object is gone, and `OSError` where
+    the store refuses or does not answer.
+    """
+
+    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
+        """Asks nothing yet."""
+        self._store = store
+        self._key = key
+        self._size = size_bytes
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._is_sequential = False
+        # What was fetched ahead, and where it begins.
+        self._ahead, self._ahead_start = b"", 0
+
+    def read_at(self, size_bytes: int, position: int) -> bytes:
+        """Reads from blocks, or a range of its own where it is large."""
+        size_bytes = min(size_bytes, self._size - position)
+        if size_bytes <= 0:
+            return b""
+        if self._is_sequential:
+            return self._read_ahead(size_bytes, position)
+        if size_bytes >= BLOCK_BYTES:
+            return self._get(size_bytes, position)
+        first, last = position // BLOCK_BYTES, (position + size_bytes - 1) // BLOCK_BYTES
+        found = b"".join([self._block(number) for number in range(first, last + 1)])
+        start = position - first * BLOCK_BYTES
+        return found[start : start + size_bytes]
+
+    def read_into(self, view: memoryview, position: int) -> int:
+        """Reads, and copies."""
+        data = self.read_at(len(view), position)
+        view[: len(data)] = data
+        return len(data)
+
+    def read_ahead(self) -> None:
+        """Has reads fetch more than they are asked for."""
+        self._is_sequential = True
+
+    def _read_ahead(self, size_bytes: int, position: int) -> bytes:
+        start = position - self._ahead_start
+        if not 0 <= start < len(self._ahead):
+            self._ahead = self._get(max(size_bytes, AHEAD_BYTES), position)
+            self._ahead_start, start = position, 0
+        return self._ahead[start : start + size_bytes]
+
+    def _block(self, number: int) -> bytes:
+        if number in self._blocks:
+            self._blocks.move_to_end(number)
+            return self._blocks[number]
+        data = self._get(BLOCK_BYTES, number * BLOCK_BYTES)
+        self._blocks[number] = data
+        if len(self._blocks) > _BLOCKS_MAX:
+            self._blocks.popitem(last=False)
+        return data
+
+    def _get(self, size_bytes: int, position: int) -> bytes:
+        size_bytes = min(size_bytes, self._size - position)
+        url = self._store.url_of(self._key)
+        try:
+            data = self._store.get_range(self._key, position, size_bytes)
+        except ObjectMissingError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
+        except ObjectStoreError as error:
+            raise OSError(errno.EIO, str(error), url) from error
+        if len(data) != size_bytes:
+            raise OSError(
+                errno.EIO, f"the object ends before its {self._size} bytes of the manifest", url
+            )
+        return data
+
+    def size(self) -> int:
+        """The bytes of the object, of the manifest."""
+        return self._size
+
+    def fileno(self) -> int:
+        """Has none."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._store.url_of(self._key))
+
+    def close(self) -> None:
+        """Forgets what was fetched."""
+        self._blocks.clear()
+        self._ahead = b""
+
+    def write_at(self, parts: Sequence[Buffer], position: int) -> None:
+        """Refuses."""
+        raise self._read_only()
+
+    def truncate(self, size_bytes: int) -> None:
+        """Refuses."""
+        raise self._read_only()
+
+    def sync(self) -> None:
+        """Refuses."""
+        raise self._read_only()
+
+    def _read_only(self) -> OSError:
+        return OSError(errno.EROFS, os.strerror(errno.EROFS), self._store.url_of(self._key))
+
+
+class BytesFile(ObjectFile):
+    """A `File` of bytes that are there already."""
+
+    def __init__(self, store: ObjectStore, key: str, content: bytes) -> None:
+        super().__init__(store, key, len(content))
+        self._content = content
+
+    def _get(self, size_bytes: int, position: int) -> bytes:
+        return self._content[position : position + size_bytes]
