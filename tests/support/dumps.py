@@ -37,7 +37,7 @@ class DumpTools:
         Raises:
             AssertionError: they differ, at the first line that does.
         """
-        runs = list(_runs(files))
+        runs = list(runs_of(files))
         assert runs
         for names in runs:
             arguments = ["--files", names, *flags]
@@ -54,7 +54,7 @@ class DumpTools:
                     _require_same(theirs.err, our_errors)
 
 
-def _runs(files: Iterable[Path]) -> Iterator[str]:
+def runs_of(files: Iterable[Path]) -> Iterator[str]:
     """The files as arguments of one run each."""
     run: list[str] = []
     size = 0

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from cordwood.frames.batches import BATCHES
 from cordwood.frames.groups import GROUPS
+from cordwood.frames.indexes import INDEXES
 from cordwood.frames.metadata import METADATA
 from cordwood.frames.offsets import OFFSETS
 from cordwood.frames.producers import PRODUCERS
 from cordwood.frames.records import RECORDS
+from cordwood.frames.segments import SEGMENTS
 from cordwood.frames.table import Table
 from cordwood.frames.transactions import TRANSACTIONS
 from cordwood.model.errors import ConfigError
 
 TABLES: Final[Mapping[str, Table]] = {
-    each.name: each for each in (RECORDS, OFFSETS, GROUPS, TRANSACTIONS, PRODUCERS, METADATA)
+    each.name: each
+    for each in (
+        *(RECORDS, BATCHES, SEGMENTS, INDEXES),
+        *(OFFSETS, GROUPS, TRANSACTIONS, PRODUCERS, METADATA),
+    )
 }
 
 

@@ -8,12 +8,19 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cordwood.format.batch_header import CONTROL_BIT, NO_TIMESTAMP, TRANSACTIONAL_BIT
+from cordwood.format.batch_header import (
+    CONTROL_BIT,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.format.native import record_fields as fields
+from cordwood.frames.columns import partitions, timestamp_types, timestamps, topics
 from cordwood.frames.decoding.encoding import NAMES as ENCODING_OPTIONS
 from cordwood.frames.options import OFFSETS_OPTIONS, PARTITIONS_OPTIONS, FrameOptions
+from cordwood.frames.rows import TIMESTAMP
 from cordwood.frames.slices import Slice, slices_of
 from cordwood.frames.survey import captured_logs
 from cordwood.frames.table import Table
@@ -27,8 +34,6 @@ from cordwood.storage.reading.source import ReadBounds
 #: An Arrow batch has no more bytes of keys, values and headers, unless one record has.
 BATCH_BYTES_MAX: Final = 32 << 20
 
-_MS_MAX = ((1 << 63) - 1) // 1000
-_APPEND_TIME_BIT = 0x08
 _SEQUENCE_MASK = (1 << 31) - 1
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -41,7 +46,7 @@ _SCHEMA: Final = pa.schema(
         "topic": pa.string(),
         "partition": pa.int32(),
         "offset": pa.int64(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestamp": TIMESTAMP,
         "timestampType": pa.int32(),
         "headers": pa.list_(_HEADER),
         "leaderEpoch": pa.int32(),
@@ -66,6 +71,11 @@ class _Rows(NamedTuple):
     def of_batch(self, column: int) -> Ints:
         """int64[records], a column of the batch table."""
         found: Ints = self.payload.block.table[self.batches, column]
+        return found
+
+    def has_bit(self, bit: int) -> Flags:
+        """bool[records], whether a bit of the attributes of the batch is set."""
+        found: Flags = (self.of_batch(rows_of.ATTRIBUTES) & bit) != 0
         return found
 
 
@@ -110,12 +120,6 @@ def _text(names: pa.Array) -> pa.Array:
         return pa.array([decode_utf8(each.as_py()) for each in names], pa.string())
 
 
-def _timestamp(rows: _Rows) -> pa.Array:
-    # A producer may give any number; Spark's timestamps end a thousand times earlier.
-    micros = np.clip(rows.fields[:, fields.TIMESTAMP], -_MS_MAX, _MS_MAX) * 1000
-    return pa.array(micros).cast(pa.timestamp("us", tz="UTC"))
-
-
 def _sequence(rows: _Rows) -> pa.Array:
     base = rows.of_batch(rows_of.BASE_SEQUENCE)
     delta = rows.fields[:, fields.OFFSET] - rows.of_batch(rows_of.BASE_OFFSET)
@@ -123,7 +127,7 @@ def _sequence(rows: _Rows) -> pa.Array:
 
 
 def _bit(bit: int) -> Callable[[_Rows], pa.Array]:
-    return lambda rows: pa.array((rows.of_batch(rows_of.ATTRIBUTES) & bit) != 0)
+    return lambda rows: pa.array(rows.has_bit(bit))
 
 
 def _of_batch(column: int, kind: type[np.signedinteger[Any]]) -> Callable[[_Rows], pa.Array]:
@@ -134,13 +138,13 @@ def _of_batch(column: int, kind: type[np.signedinteger[Any]]) -> Callable[[_Rows
 _MAKERS: Final[Mapping[str, Callable[[_Rows], pa.Array]]] = {
     "key": lambda rows: _binary(rows, fields.KEY_START),
     "value": lambda rows: _binary(rows, fields.VALUE_START),
-    "topic": lambda rows: pa.repeat(rows.slice.partition.topic, len(rows.batches)),
-    "partition": lambda rows: pa.repeat(
-        pa.scalar(rows.slice.partition.partition, pa.int32()), len(rows.batches)
-    ),
+    "topic": lambda rows: topics(rows.slice.partition, len(rows.batches)),
+    "partition": lambda rows: partitions(rows.slice.partition, len(rows.batches)),
     "offset": lambda rows: pa.array(rows.fields[:, fields.OFFSET]),
-    "timestamp": _timestamp,
-    "timestampType": lambda rows: _bit(_APPEND_TIME_BIT)(rows).cast(pa.int32()),
+    "timestamp": lambda rows: timestamps(rows.fields[:, fields.TIMESTAMP]),
+    "timestampType": lambda rows: timestamp_types(
+        rows.has_bit(TIMESTAMP_TYPE_BIT), rows.payload.block
+    ),
     "headers": _headers,
     "leaderEpoch": _of_batch(rows_of.LEADER_EPOCH, np.int32),
     "producerId": _of_batch(rows_of.PRODUCER_ID, np.int64),

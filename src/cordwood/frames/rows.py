@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+#: The type of a time, Spark's own, and the largest one in ms.
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+MS_MAX: Final = ((1 << 63) - 1) // 1000
 
-_MS_MAX = ((1 << 63) - 1) // 1000
 _BATCH_ROWS_MAX = 1000
 
 Row = Mapping[str, Any]
@@ -30,4 +31,4 @@ def timestamp(ms: int | None) -> int | None:
     """The microseconds of a time, as far as Spark has it; null for -1, which stands for none."""
     if ms is None or ms == -1:
         return None
-    return max(-_MS_MAX, min(ms, _MS_MAX)) * 1000
+    return max(-MS_MAX, min(ms, MS_MAX)) * 1000

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cordwood.format.batch_header import BatchHeader
+from cordwood.format.legacy import build_legacy_message
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.frames.options import parse_options
@@ -201,3 +202,15 @@ def test_times_leave_out_what_is_before_and_lose_no_record(golden_a: Golden) -> 
             found = settled(read(log_dir, Wanted(first_ms=moment), topics=topic))
             expected = [row for row in rows if row["timestamp"] >= moment]
             assert found == expected
+
+
+def test_timestamp_types_of_old_magics_are_those_of_kafka(tmp_path: Path) -> None:
+    log = LogBuilder("log-0")
+    for offset, (magic, attributes) in enumerate([(0, 0), (1, 0), (1, 8)]):
+        log.append(
+            build_legacy_message(
+                offset=offset, magic=magic, key=b"k", value=b"v", timestamp=7, attributes=attributes
+            )
+        )
+    rows = read(write_log_dir(tmp_path, [log]))
+    assert [row["timestampType"] for row in rows] == [-1, 0, 1]

@@ -30,7 +30,9 @@ class Block:
     """Some consecutive batches of one segment, in memory until the next block is read.
 
     `table` is int64 of shape (rows, COLUMNS); `position` is where `buffer` starts in the file.
-    `legacy` is set when the one row stands for a magic 0 or 1 entry.
+    `legacy` is set when the one row stands for a magic 0 or 1 entry. Where CRCs are marked, the one
+    row of a block without `has_valid_crc` is a batch, or stands for an entry, whose CRC does not
+    match.
     """
 
     source: SegmentSource
@@ -38,6 +40,7 @@ class Block:
     table: Ints
     position: int
     legacy: LegacyBatch | None = None
+    has_valid_crc: bool = True
 
     @property
     def rows(self) -> int:

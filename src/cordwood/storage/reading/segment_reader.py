@@ -1,13 +1,15 @@
 """Reads segments as blocks of whole batches, checked, in bounded memory.
 
-Every batch is checked here before anything is decided about it: its length, its magic, its CRC. A
-magic 0 or 1 entry comes out as a block of one magic 2 batch with the same records, made in memory.
+Every batch is checked here before anything is decided about it: its length, its magic, its CRC,
+unless the caller only wants to see what is there. A magic 0 or 1 entry comes out as a block of one
+magic 2 batch with the same records, made in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +40,17 @@ _REASONS = {
     rows_of.BAD_CRC: "a batch whose CRC does not match",
     rows_of.BAD_COUNT: "a batch whose record count or offsets are impossible",
 }
+
+
+class CrcCheck(Enum):
+    """The consequence of a CRC that does not match: an error, a block of its own, or none.
+
+    With SKIP no CRC is computed.
+    """
+
+    REFUSE = "refuse"
+    MARK = "mark"
+    SKIP = "skip"
 
 
 class BadBatchError(CorruptError):
@@ -95,8 +108,12 @@ class SegmentReader:
             self._payloads = PayloadReader(self._bounds)
         return self._payloads.payloads(block, wanted)
 
-    def blocks(self, source: SegmentSource, *, start: int = 0) -> Iterator[Block]:
+    def blocks(
+        self, source: SegmentSource, *, start: int = 0, crc: CrcCheck = CrcCheck.REFUSE
+    ) -> Iterator[Block]:
         """The batches of a segment from byte `start` on, in order.
+
+        `crc` says what becomes of a batch whose CRC does not match.
 
         Raises:
             BatchTooLargeError: a batch takes more than the reader may take, and than is read at
@@ -107,9 +124,11 @@ class SegmentReader:
         """
         with closing(self._fs.open(Path(source.path))) as reader:
             reader.read_ahead()
-            yield from self._blocks(source, reader, start)
+            yield from self._blocks(source, reader, start, crc)
 
-    def _blocks(self, source: SegmentSource, reader: File, position: int) -> Iterator[Block]:
+    def _blocks(
+        self, source: SegmentSource, reader: File, position: int, crc: CrcCheck
+    ) -> Iterator[Block]:
         # `position` is where in the file the buffer's first byte is.
         have = 0
         while position < source.size_bytes:
@@ -124,20 +143,7 @@ class SegmentReader:
                         position=position + have,
                     )
                 have += came
-            start = 0
-            while True:
-                rows, after, status = kernels.scan_batches(
-                    self._buffer, start, have, self._table, True
-                )
-                if rows:
-                    yield Block(source, self._buffer, self._table[:rows], position)
-                start = after
-                if status == rows_of.LEGACY:
-                    block, size = self._legacy_block(source, position, start, have)
-                    yield block
-                    start += size
-                elif status != rows_of.FULL:
-                    break
+            start, status = yield from self._scanned(source, position, have, crc)
             if status in _REASONS:
                 raise BadBatchError.of(
                     status, _REASONS[status], path=source.path, position=position + start
@@ -161,17 +167,44 @@ class SegmentReader:
             position += start
             have -= start
 
+    def _scanned(
+        self, source: SegmentSource, position: int, have: int, crc: CrcCheck
+    ) -> Generator[Block, None, tuple[int, int]]:
+        """The whole batches in `have` bytes of the buffer; returns where they end, and why."""
+        start = 0
+        while True:
+            rows, after, status = kernels.scan_batches(
+                self._buffer, start, have, self._table, crc is not CrcCheck.SKIP
+            )
+            if rows:
+                yield Block(source, self._buffer, self._table[:rows], position)
+            start = after
+            if status == rows_of.LEGACY:
+                block, size = self._legacy_block(source, position, start, have, crc)
+                yield block
+                start += size
+            elif status == rows_of.BAD_CRC and crc is CrcCheck.MARK:
+                one = self._table[:1]
+                rows, after, status = kernels.scan_batches(self._buffer, start, have, one, False)
+                if not rows:
+                    return start, status
+                yield Block(source, self._buffer, one, position, has_valid_crc=False)
+                start = after
+            elif status != rows_of.FULL:
+                return start, status
+
     def _size_of_batch(self) -> int:
         """The size in the header of the batch at the buffer's start."""
         return int.from_bytes(self._buffer[8:12].tobytes(), "big") + LOG_OVERHEAD_BYTES
 
     def _legacy_block(
-        self, source: SegmentSource, position: int, start: int, end: int
+        self, source: SegmentSource, position: int, start: int, end: int, crc: CrcCheck
     ) -> tuple[Block, int]:
         try:
             entry = parse_batch(self._buffer[start:end].tobytes())
             assert isinstance(entry, LegacyBatch), "the scan said that a legacy entry is here"
-            entry.require_valid()
+            if crc is CrcCheck.REFUSE:
+                entry.require_valid()
             records = entry.records(
                 size_max=self._bounds.batch_bytes_max // _LEGACY_SHARE,
                 record_bytes_max=self._bounds.record_bytes_max,
@@ -192,4 +225,6 @@ class SegmentReader:
         table = np.empty((1, rows_of.COLUMNS), dtype=np.int64)
         rows, _, _ = kernels.scan_batches(buffer, 0, len(data), table, False)
         assert rows == 1, "a batch just built does not scan"
-        return Block(source, buffer, table, position + start, entry), entry.size_bytes
+        is_valid = crc is not CrcCheck.MARK or entry.is_valid()
+        block = Block(source, buffer, table, position + start, entry, is_valid)
+        return block, entry.size_bytes

@@ -18,7 +18,7 @@ from cordwood.format.legacy import LegacyBatch, build_legacy_message
 from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.aborted import AbortedTransactions
-from cordwood.storage.reading.segment_reader import SegmentReader
+from cordwood.storage.reading.segment_reader import CrcCheck, SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 from support.random_log import Contents, random_log
 
@@ -157,3 +157,33 @@ def test_large_compressed_batches_outgrow_the_arena_and_are_read(tmp_path: Path)
     ]
     path.write_bytes(b"".join(made))
     index(path)
+
+
+def test_batches_whose_crc_does_not_match_are_blocks_on_request(tmp_path: Path) -> None:
+    spoiled = batch(2)[:-1] + b"\x77"
+    old = build_legacy_message(offset=8, magic=1, key=b"k", value=b"v", timestamp=1)
+    path = tmp_path / "0.log"
+    path.write_bytes(spoiled + batch(4) + spoiled + spoiled + batch(6) + old + old[:-1] + b"w")
+
+    def found(crc: CrcCheck) -> list[tuple[int, bool]]:
+        return [
+            (block.position_of(row), block.has_valid_crc)
+            for block in SegmentReader().blocks(source_of(path), crc=crc)
+            for row in range(block.rows)
+        ]
+
+    sizes = [len(spoiled)] * 5 + [len(old)] * 2
+    positions = [sum(sizes[:number]) for number in range(7)]
+    valid = [False, True, False, False, True, True, False]
+    assert found(CrcCheck.MARK) == [*zip(positions, valid, strict=True)]
+    assert found(CrcCheck.SKIP) == [(position, True) for position in positions]
+    impossible = spoiled[:57] + b"\xff\xff\xff\xff" + spoiled[61:]
+    path.write_bytes(batch(0) + impossible)
+    for crc, reason in (
+        (CrcCheck.REFUSE, "CRC does not match"),
+        (CrcCheck.MARK, "record count or offsets are impossible"),
+        (CrcCheck.SKIP, "record count or offsets are impossible"),
+    ):
+        with pytest.raises(CorruptError, match=reason) as caught:
+            found(crc)
+        assert caught.value.position == len(batch(0))
