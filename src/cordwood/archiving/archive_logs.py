@@ -291,7 +291,7 @@ def _state(files: Sequence[ArchivedFile]) -> set[tuple[str, int, int]]:
 
 @contextmanager
 def _noted(row: ArchivedPartition) -> Iterator[None]:
-    """Notes what goes wrong with a partition, and goes on with the others."""
+    """Notes what goes wrong with a partition: the others are archived."""
     try:
         yield
     except (CordwoodError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a run adds to the archive of a log: a plan is a value, and reads nothing.
+"""Plans what a run adds to the archive of a log: a plan is a value, and reads nothing.
 
 The offsets that an archive has are not copied again. Where a segment of the log begins below the
 archive's end, the log was compacted since, or comes from a replica with other segments: it takes

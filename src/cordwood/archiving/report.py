@@ -26,7 +26,7 @@ class ArchiveRequest:
 
 
 class ArchiveStatus(StrEnum):
-    """What a run did with a log."""
+    """The result of a run for a log."""
 
     ARCHIVED = "archived"
     PLANNED = "planned"
@@ -132,10 +132,10 @@ class ByteListener(Protocol):
     """Receives the progress of a copy, in any thread."""
 
     def begin(self, total_bytes: int) -> None:
-        """So many bytes will be copied, about."""
+        """Takes the number of bytes that will be copied, about."""
 
     def advance(self, size_bytes: int) -> None:
-        """So many bytes were read."""
+        """Adds bytes that were read."""
 
 
 class Silent:

@@ -251,7 +251,7 @@ class _Restoring:
         digest = hashlib.sha256()
         writer = FileWriter(target, fs=self._fs)
         try:
-            file = source.open(self._store)
+            file = source.opened(self._store)
             file.read_ahead()
             position = 0
             while chunk := file.read_at(_CHUNK_BYTES, position):
@@ -286,10 +286,18 @@ class _Restoring:
                 log_start_offset=wanted.first,
             )
         )
-        end = _batch_end(log.segments.active, wanted.end)
+        end = self._batch_end(log.segments.active, wanted.end)
         truncate_to(log, end)
         log.close()
         return _Range(wanted.first, end)
+
+    def _batch_end(self, segment: LogSegment, end: int) -> int:
+        """The offset behind the last batch that begins below `end`."""
+        with closing(self._fs.open(segment.path)) as file:
+            for head in iter_heads(file, 0, segment.size_bytes, path=segment.path):
+                if head.last_offset >= end - 1:
+                    return head.last_offset + 1 if head.base_offset < end else end
+        return end
 
     def _put_in_place(self, staged: Sequence[_Staged]) -> None:
         """Writes the lines of checkpoints, then gives the directories their names."""
@@ -330,15 +338,6 @@ class _Restoring:
             self._copy_file(file, into)
         self._fs.sync_directory(into)
         return metadata is not None
-
-
-def _batch_end(segment: LogSegment, end: int) -> int:
-    """The offset behind the last batch that begins below `end`."""
-    with closing(OS.open(segment.path)) as file:
-        for head in iter_heads(file, 0, segment.size_bytes, path=segment.path):
-            if head.last_offset >= end - 1:
-                return head.last_offset + 1 if head.base_offset < end else end
-    return end
 
 
 def _cut(manifest: ArchiveManifest, wanted: _Range) -> ArchiveManifest:

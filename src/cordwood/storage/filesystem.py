@@ -628,7 +628,7 @@ class MountedFileSystem(FileSystem):
         self._mounts[directory] = fs
 
     def mounted(self, directory: Path) -> FileSystem | None:
-        """What was mounted at a directory, None for nothing."""
+        """The file system mounted at a directory, None if there is none."""
         return self._mounts.get(directory)
 
     def at(self, path: Path) -> FileSystem:

@@ -141,7 +141,7 @@ class ArchiveFileSystem(FileSystem):
             _refuse(path)
         if self.is_directory(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        return self._file(path).open(self.archive.store)
+        return self._file(path).opened(self.archive.store)
 
     # ---- changing
 
@@ -187,7 +187,7 @@ class _NoLock:
 
 
 class _Content:
-    """What the manifests say: the files of each directory, and the contents of those made here."""
+    """The files of each directory, by the manifests."""
 
     def __init__(self, archive: Archive) -> None:
         self.manifests = _last_logs(archive.manifests())

@@ -52,7 +52,7 @@ class DirectoryFile:
             name=name, size_bytes=len(content), modified_ns=at_ms * 1_000_000, content=content
         )
 
-    def open(self, store: ObjectStore) -> ObjectFile:
+    def opened(self, store: ObjectStore) -> ObjectFile:
         """The file, open; of an object nothing is read yet."""
         if self.content is not None:
             return BytesFile(store, self.name, self.content)

@@ -32,11 +32,11 @@ class ByteProgress:
         self._row = None if progress is None else progress.add_task(what, total=None)
 
     def begin(self, total_bytes: int) -> None:
-        """So many bytes will be copied."""
+        """Takes the number of bytes that will be copied."""
         if self._progress is not None and self._row is not None:
             self._progress.update(self._row, total=total_bytes)
 
     def advance(self, size_bytes: int) -> None:
-        """So many bytes were read."""
+        """Adds bytes that were read."""
         if self._progress is not None and self._row is not None:
             self._progress.update(self._row, advance=size_bytes)
