@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -29,12 +30,29 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 from cordwood.frames.catalog import table_of
 from cordwood.frames.options import FrameOptions, parse_options
+from cordwood.frames.records import RECORDS
+from cordwood.frames.streaming.positions import build_positions, parse_positions
+from cordwood.frames.streaming.stream import RecordStream
+from cordwood.frames.streaming.stream_options import (
+    StreamOptions,
+    parse_stream_options,
+    refuse_stream_options,
+)
 from cordwood.frames.table import Table
 from cordwood.frames.tasks import tasks_of
 from cordwood.frames.wanted import Wanted
+from cordwood.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,9 +87,23 @@ class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not fo
         return from_arrow_schema(table_of(options.table).schema_of(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of one DataFrame."""
+        """The reader of one DataFrame.
+
+        Raises:
+            ConfigError: an option cannot be used, or is one of a stream.
+        """
         del schema
+        refuse_stream_options(self.options)
         return _Reader(parse_options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The reader of one DataFrame that grows with the directories.
+
+        Raises:
+            ConfigError: an option cannot be used, or the table cannot be read as a stream.
+        """
+        del schema
+        return _StreamReader(parse_options(self.options), parse_stream_options(self.options))
 
 
 @dataclass
@@ -127,10 +159,58 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if partition is None:  # there are no partitions
             return iter(())
-        assert isinstance(partition, _Task), "a partition of this reader"
-        return chain.from_iterable(
-            self._table.batches(each, self._options) for each in partition.parts
-        )
+        return _batches(partition, self._options)
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as above
+    """Hands a stream's positions to Spark; one object lives as long as the query runs."""
+
+    def __init__(self, options: FrameOptions, stream_options: StreamOptions) -> None:
+        if table_of(options.table) is not RECORDS:
+            raise ConfigError(
+                f"option table: {options.table} cannot be read as a stream, only {RECORDS.name}"
+            )
+        self._options = options
+        self._limits = stream_options
+        self._stream = RecordStream(options, stream_options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return build_positions(self._stream.first())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Spark knows one limit of a source; `latestOffset` observes all of them.
+        limits = self._limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.bytes_max is not None:
+            return ReadMaxBytes(limits.bytes_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        is_limited = not isinstance(limit, ReadAllAvailable)
+        return build_positions(self._stream.latest(parse_positions(start), is_limited=is_limited))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        newest = self._stream.newest
+        return None if newest is None else build_positions(newest)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._stream.stop_at_end()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        parts = self._stream.parts(parse_positions(start), parse_positions(end))
+        return [_Task(each) for each in tasks_of(parts, self._options.slice_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _batches(partition, self._options)
+
+
+def _batches(partition: InputPartition, options: FrameOptions) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, _Task), "a partition of a reader of this source"
+    table = table_of(options.table)
+    return chain.from_iterable(table.batches(each, options) for each in partition.parts)
 
 
 def _narrowed(wanted: Wanted, each: Filter, table: Table) -> Wanted:

@@ -22,6 +22,7 @@ from cordwood.frames.decoding.encoding import NAMES as ENCODING_OPTIONS
 from cordwood.frames.options import OFFSETS_OPTIONS, PARTITIONS_OPTIONS, FrameOptions
 from cordwood.frames.rows import TIMESTAMP
 from cordwood.frames.slices import Slice, slices_of
+from cordwood.frames.streaming.stream_options import STREAM_OPTIONS
 from cordwood.frames.survey import captured_logs
 from cordwood.frames.table import Table
 from cordwood.frames.wanted import Wanted
@@ -253,6 +254,7 @@ RECORDS: Final = Table(
         "startingTimestamp",
         "isolation",
         *ENCODING_OPTIONS,
+        *STREAM_OPTIONS,
     ),
     parts=_parts,
     read=_read,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordwood.cleanup.plan.captured import Captured
+from cordwood.cleanup.rules.log_view import LogView
 from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.frames.options import SLICE_BYTES
@@ -44,6 +45,17 @@ class Slice:
         return self.source.size_bytes - self.start
 
 
+def visible_end(view: LogView, isolation: Isolation) -> int:
+    """The offset that a reader does not see any more, nor any after it."""
+    match isolation:
+        case Isolation.ALL:
+            return view.log_end_offset
+        case Isolation.READ_UNCOMMITTED:
+            return view.high_watermark
+        case Isolation.READ_COMMITTED:
+            return min(view.high_watermark, view.last_stable_offset)
+
+
 def slices_of(
     captured: Captured,
     wanted: Wanted,
@@ -68,12 +80,9 @@ def slices_of(
         OSError: an index cannot be read.
     """
     view = captured.view
-    first, end = wanted.first_offset, min(wanted.end_offset, view.log_end_offset)
+    first, end = wanted.first_offset, min(wanted.end_offset, visible_end(view, isolation))
     if isolation is not Isolation.ALL:
         first = max(first, view.log_start_offset)
-        end = min(end, view.high_watermark)
-    if isolation is Isolation.READ_COMMITTED:
-        end = min(end, view.last_stable_offset)
     for source, segment in zip(captured.sources, view.segments, strict=True):
         if source.base_offset >= end or source.next_base_offset <= first or not source.size_bytes:
             continue
@@ -99,6 +108,35 @@ def slices_of(
             record_bytes_max=view.config.max_decompressed_message_bytes,
         )
         yield from _cut(_narrowed(whole, wanted, fs), slice_bytes, fs)
+
+
+def end_within(slices: Sequence[Slice], bytes_max: int, *, fs: FileSystem = OS) -> int:
+    """The offset before which the slices of a log have about so many bytes.
+
+    At least an interval of the offset index lies before it. The slices are those of whole segments,
+    in the order of offsets.
+
+    Raises:
+        OSError: an index cannot be read.
+    """
+    assert slices, "there is something to read"
+    reached: int | None = None
+    for each in slices:
+        source, end = each.source, min(each.end_offset, each.source.next_base_offset)
+        if each.size_bytes > bytes_max:
+            found, following = _offset_index(source, fs).around_position_on_disk(
+                each.start + bytes_max
+            )
+            first = max(each.first_offset, source.base_offset)
+            if found.offset > first:
+                return min(found.offset, end)
+            if reached is None:
+                return min(following.offset, end) if following is not None else end
+            return reached
+        bytes_max -= each.size_bytes
+        reached = end
+    assert reached is not None, "a slice was passed"
+    return reached
 
 
 def _narrowed(whole: Slice, wanted: Wanted, fs: FileSystem) -> Slice:

@@ -19,6 +19,7 @@ def captured_logs(
     wanted: Wanted,
     *,
     topic: str | None = None,
+    may_lack_topics: bool = False,
     clock: Clock | None = None,
 ) -> list[Captured]:
     """The logs of the directories that are wanted, each as it is at one moment.
@@ -27,6 +28,7 @@ def captured_logs(
         options: directories and topics.
         wanted: the part that is asked for, at most that of the options.
         topic: in place of the topics of the options; it may be missing.
+        may_lack_topics: no topic of the options needs to be there.
         clock: for what is due; the system's if there is none.
 
     Raises:
@@ -44,7 +46,7 @@ def captured_logs(
         now_ms=clock.now_ms(),
         topics=options.topics if topic is None else (topic,),
         topics_option="option topics",
-        may_lack_topics=topic is not None,
+        may_lack_topics=may_lack_topics or topic is not None,
         dry_run=True,
         for_reading=True,
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,

@@ -105,6 +105,36 @@ class MalformedValueError(CordwoodError):
         return type(self), (self.place, self.column, self.reason)
 
 
+class DataLossError(CordwoodError):
+    """Records that a stream was to read are gone.
+
+    `partition` names the partition, `position` is the offset at which the stream was to continue,
+    `found` says what is there instead, and `log_offset` is the log start offset or the log end
+    offset, whichever the position is beyond; None if neither is it.
+    """
+
+    def __init__(
+        self, partition: str, position: int, found: str, *, log_offset: int | None = None
+    ) -> None:
+        super().__init__(
+            f"{partition}: the stream is at offset {position}, and {found}. Option "
+            "failOnDataLoss=false has it continue at what is there, with a warning"
+        )
+        self.partition = partition
+        self.position = position
+        self.found = found
+        self.log_offset = log_offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_data_loss, (self.partition, self.position, self.found, self.log_offset)
+
+
+def _rebuild_data_loss(
+    partition: str, position: int, found: str, log_offset: int | None
+) -> DataLossError:
+    return DataLossError(partition, position, found, log_offset=log_offset)
+
+
 class EncodingError(CordwoodError):
     """A value that a file format cannot hold: it was not written."""
 

@@ -39,12 +39,12 @@ def entry_up_to(fs: FileSystem, path: Path, layout: Struct, key: int) -> tuple[i
 
 
 def entries_around(
-    fs: FileSystem, path: Path, layout: Struct, key: int, *, behind: int = 0
+    fs: FileSystem, path: Path, layout: Struct, key: int, *, behind: int = 0, column: int = 0
 ) -> tuple[tuple[int, int] | None, list[tuple[int, int]]]:
     """The last entry with a key <= `key`, by bisection, and up to `behind` entries that follow it.
 
     The first is None, and the entries are the first ones, if no key is so low; there are none at
-    all without a file.
+    all without a file. `column` 1 searches by what the keys lead to, which ascends, too.
     """
     try:
         opened = fs.open(path)
@@ -66,7 +66,7 @@ def entries_around(
         while low < high:
             middle = (low + high) // 2
             entry = entry_at(middle)
-            if entry is not None and entry[0] <= key:
+            if entry is not None and entry[column] <= key:
                 found = entry
                 low = middle + 1
             else:

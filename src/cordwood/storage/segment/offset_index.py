@@ -103,6 +103,24 @@ class OffsetIndex(SegmentIndex):
         _, behind = entries_around(self._fs, self.path, self._ENTRY, relative, behind=2)
         return min(behind[1][1], size_bytes) if len(behind) == 2 else size_bytes
 
+    def around_position_on_disk(
+        self, position: int
+    ) -> tuple[OffsetPosition, OffsetPosition | None]:
+        """The last entry with a position <= the given one, and the entry after it, if there is one.
+
+        The first is (base offset, 0) where there is none. They are searched in the file, without
+        reading all of it.
+        """
+        found, behind = entries_around(
+            self._fs, self.path, self._ENTRY, position, behind=1, column=1
+        )
+        entries = [OffsetPosition(self.base_offset + each[0], each[1]) for each in behind]
+        before = (0, 0) if found is None else found
+        return (
+            OffsetPosition(self.base_offset + before[0], before[1]),
+            entries[0] if entries else None,
+        )
+
     def fetch_upper_bound_offset(self, position: int, size_bytes: int) -> OffsetPosition | None:
         """The first entry at or beyond the end of `size_bytes` bytes read from `position`.
 

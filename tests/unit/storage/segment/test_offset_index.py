@@ -488,3 +488,16 @@ def test_the_cache_is_told_of_an_index_that_is_read(path: Path) -> None:
     assert cache.index_bytes == 16
     index.delete_if_exists()
     assert cache.index_bytes == 0
+
+
+def test_entries_around_a_position_are_found_in_the_file(path: Path) -> None:
+    path.write_bytes(build_offset_index([(50, 70), (60, 170)], BASE) + bytes(16))
+    found = [OffsetIndex(path, BASE).around_position_on_disk(each) for each in (69, 70, 169, 170)]
+    assert found == [
+        ((45, 0), (50, 70)),
+        ((50, 70), (60, 170)),
+        ((50, 70), (60, 170)),
+        ((60, 170), None),
+    ]
+    path.unlink()
+    assert OffsetIndex(path, BASE).around_position_on_disk(70) == ((45, 0), None)
