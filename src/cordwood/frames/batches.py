@@ -24,7 +24,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.frames.columns import partitions, timestamp_types, timestamps, topics
 from cordwood.frames.options import OFFSETS_OPTIONS, PARTITIONS_OPTIONS, FrameOptions
 from cordwood.frames.rows import TIMESTAMP
-from cordwood.frames.slices import Slice, slices_of
+from cordwood.frames.slices import Slice, blocks_of, slices_of
 from cordwood.frames.survey import captured_logs
 from cordwood.frames.table import Table
 from cordwood.frames.wanted import Isolation, Wanted
@@ -162,13 +162,13 @@ def read_batches(part: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch
     """The batches of a slice in the order of offsets, with the named columns.
 
     Raises:
-        CorruptError: a batch cannot be read; names the file and the position.
+        CorruptError: as `blocks_of`.
         OSError: the file cannot be read.
     """
     names = list(columns)
     crc = CrcCheck.MARK if _IS_VALID in names else CrcCheck.SKIP
     reader = SegmentReader(bounds=ReadBounds(record_bytes_max=part.record_bytes_max))
-    for block in reader.blocks(part.source, start=part.start, crc=crc):
+    for block in blocks_of(part, reader, crc=crc):
         table = block.table
         wanted = (
             (table[:, rows_of.LAST_OFFSET] >= part.first_offset)

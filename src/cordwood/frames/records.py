@@ -21,7 +21,7 @@ from cordwood.frames.columns import partitions, timestamp_types, timestamps, top
 from cordwood.frames.decoding.encoding import NAMES as ENCODING_OPTIONS
 from cordwood.frames.options import OFFSETS_OPTIONS, PARTITIONS_OPTIONS, FrameOptions
 from cordwood.frames.rows import TIMESTAMP
-from cordwood.frames.slices import Slice, slices_of
+from cordwood.frames.slices import Slice, blocks_of, slices_of
 from cordwood.frames.streaming.stream_options import STREAM_OPTIONS
 from cordwood.frames.survey import captured_logs
 from cordwood.frames.table import Table
@@ -168,12 +168,13 @@ class RecordReader:
         """The records of a slice, in the order of offsets.
 
         Raises:
-            CorruptError: a batch or a record cannot be read; names the file and the position.
+            CorruptError: a batch or a record cannot be read, or the segment is another one than
+                that which was cut; names the file and the position.
             OSError: the file cannot be read.
         """
         reader = SegmentReader(bounds=ReadBounds(record_bytes_max=part.record_bytes_max))
         aborted = AbortedTransactions(part.aborted)
-        for block in reader.blocks(part.source, start=part.start):
+        for block in blocks_of(part, reader):
             wanted = _wanted_batches(block, part, aborted)
             if not np.any(wanted):
                 continue

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.rules.log_view import LogView
+from cordwood.format.batch_header import HEADER_BYTES, MAGIC
 from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from cordwood.format.native import batches as rows_of
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.frames.options import SLICE_BYTES
 from cordwood.frames.wanted import Isolation, Wanted
+from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.batch_heads import parse_head
+from cordwood.storage.reading.block import Block
+from cordwood.storage.reading.segment_reader import CrcCheck, SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.segment.offset_index import OffsetIndex
 from cordwood.storage.segment.time_index import TimeIndex
+
+#: The remedy where files are not those that were cut.
+_PLAN_AGAIN: Final = "If a compaction has replaced the segment meanwhile, start the read again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +38,9 @@ class Slice:
     `first_ms` or later; -1 for all. Batches of
     `aborted` transactions are left out, and control batches, unless `has_control`. A compressed
     record is no larger than `record_bytes_max`.
+
+    `base_offset` is that of the batch at `start`, None if it is not known: by it a reader sees that
+    a compacted segment is there in place of the one that was cut.
     """
 
     partition: TopicPartition
@@ -38,11 +52,37 @@ class Slice:
     aborted: tuple[AbortedTransaction, ...]
     has_control: bool
     record_bytes_max: int
+    base_offset: int | None = None
 
     @property
     def size_bytes(self) -> int:
         """The bytes that are read, at most."""
         return self.source.size_bytes - self.start
+
+
+def blocks_of(
+    part: Slice, reader: SegmentReader, *, crc: CrcCheck = CrcCheck.REFUSE
+) -> Iterator[Block]:
+    """The batches of a slice, in order.
+
+    Raises:
+        CorruptError: a batch cannot be read, or another one is at the start of the slice than when
+            it was cut; names the file and the position.
+        OSError: the file cannot be read.
+    """
+    is_known = part.base_offset is not None
+    for block in reader.blocks(part.source, start=part.start, crc=crc):
+        if is_known and block.legacy is None:
+            found = int(block.table[0, rows_of.BASE_OFFSET])
+            if found != part.base_offset:
+                raise CorruptError(
+                    f"the batch of offset {found} where that of {part.base_offset} was",
+                    path=part.source.path,
+                    position=part.start,
+                    remedy=_PLAN_AGAIN,
+                )
+        is_known = False
+        yield block
 
 
 def visible_end(view: LogView, isolation: Isolation) -> int:
@@ -76,8 +116,8 @@ def slices_of(
         fs: where the files are.
 
     Raises:
-        CorruptError: an entry of an index can be none.
-        OSError: an index cannot be read.
+        CorruptError: an entry of an index can be none, or leads to no batch.
+        OSError: an index or a segment cannot be read.
     """
     view = captured.view
     first, end = wanted.first_offset, min(wanted.end_offset, visible_end(view, isolation))
@@ -152,7 +192,17 @@ def _narrowed(whole: Slice, wanted: Wanted, fs: FileSystem) -> Slice:
         start = min(offsets.lookup_on_disk(first).position, end)
     if whole.end_offset < source.next_base_offset:
         end = max(offsets.end_on_disk(whole.end_offset, size_bytes=end), start)
-    return replace(whole, source=replace(source, size_bytes=end), start=start)
+    base_offset = _base_at(source, start, fs)
+    if base_offset is not None and base_offset > first:
+        raise CorruptError(
+            f"the batch of offset {base_offset} where the index has offset {first}",
+            path=source.path,
+            position=start,
+            remedy=_PLAN_AGAIN,
+        )
+    return replace(
+        whole, source=replace(source, size_bytes=end), start=start, base_offset=base_offset
+    )
 
 
 def _cut(whole: Slice, slice_bytes: int, fs: FileSystem) -> Iterator[Slice]:
@@ -160,14 +210,31 @@ def _cut(whole: Slice, slice_bytes: int, fs: FileSystem) -> Iterator[Slice]:
     parts = max(whole.size_bytes // slice_bytes, 1)
     first = max(whole.first_offset, source.base_offset)
     count = min(whole.end_offset, source.next_base_offset) - first
-    start, offsets = whole.start, _offset_index(source, fs)
+    start, base_offset, offsets = whole.start, whole.base_offset, _offset_index(source, fs)
     for part in range(1, parts):
         position = offsets.lookup_on_disk(first + count * part // parts).position
         if start < position < source.size_bytes:
-            yield replace(whole, source=replace(source, size_bytes=position), start=start)
-            start = position
+            cut = replace(source, size_bytes=position)
+            yield replace(whole, source=cut, start=start, base_offset=base_offset)
+            start, base_offset = position, _base_at(source, position, fs)
     if start < source.size_bytes:
-        yield replace(whole, start=start)
+        yield replace(whole, start=start, base_offset=base_offset)
+
+
+def _base_at(source: SegmentSource, position: int, fs: FileSystem) -> int | None:
+    """The base offset of the batch at a position; None where it is not to be compared.
+
+    The first batch of a file needs not be, and in old message formats it is that of another record.
+    """
+    if not 0 < position < source.size_bytes:
+        return None
+    with closing(fs.open(Path(source.path))) as file:
+        data = file.read_at(HEADER_BYTES, position)
+    try:
+        head = parse_head(data, 0, position, source.size_bytes - position)
+    except CorruptError as error:
+        raise error.located(path=source.path) from error
+    return head.base_offset if head is not None and head.magic == MAGIC else None
 
 
 def _offset_index(source: SegmentSource, fs: FileSystem) -> OffsetIndex:

@@ -16,6 +16,7 @@ from cordwood.format.transaction_index import AbortedTransaction, parse_transact
 from cordwood.frames.options import parse_options
 from cordwood.frames.records import RECORDS
 from cordwood.frames.wanted import Wanted
+from cordwood.model.errors import CorruptError
 from support.golden import Golden
 from support.log_builder import LogBuilder, write_log_dir
 
@@ -169,6 +170,41 @@ def test_one_offset_is_read_from_two_intervals_of_the_index_at_most(tmp_path: Pa
     assert part.size_bytes <= 2 * (log.index_interval_bytes + batch_bytes)
     found = [row for each in RECORDS.read(part, ("key", "offset")) for row in each.to_pylist()]
     assert found == [{"key": b"5005", "offset": 5005}]
+
+
+def test_a_segment_that_was_compacted_since_the_read_was_planned_is_refused(tmp_path: Path) -> None:
+    before, after = LogBuilder("log-0"), LogBuilder("log-0")
+    for number in range(200):
+        before.put(b"k", b"v" * 100)
+        if number % 2:
+            after.put(b"k", b"v" * 100)
+        else:
+            after.skip(1)
+    for _ in range(200):
+        after.put(b"k", b"v" * 100)
+    log_dir = write_log_dir(tmp_path, [before])
+    options = parse_options({"path": str(log_dir), "slicebytes": "10000"})
+    parts = RECORDS.parts(options, Wanted(first_offset=90))
+    assert len(parts) == 2
+    write_log_dir(tmp_path, [after])
+    for part in parts:
+        with pytest.raises(CorruptError, match=r"the batch of offset \d+ where that of \d+ was at"):
+            list(RECORDS.read(part, ("offset",)))
+
+
+def test_an_index_of_another_segment_is_refused(tmp_path: Path) -> None:
+    before, after = LogBuilder("log-0"), LogBuilder("log-0")
+    for _ in range(200):
+        before.put(b"k", b"v" * 100)
+    after.skip(100)
+    for _ in range(100):
+        after.put(b"k", b"v" * 100)
+    log_dir = write_log_dir(tmp_path, [before])
+    name = "00000000000000000000.log"
+    (log_dir / "log-0" / name).write_bytes(b"".join(after.segments[0].batches * 2))
+    options = parse_options({"path": str(log_dir)})
+    with pytest.raises(CorruptError, match=r"offset 1.. where the index has offset 50"):
+        RECORDS.parts(options, Wanted(first_offset=50))
 
 
 def test_a_broker_that_runs_has_all_records_up_to_its_high_watermark(tmp_path: Path) -> None:
