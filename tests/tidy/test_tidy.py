@@ -61,6 +61,11 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "the one place that changes files for good, and takes the `.lock` of a log directory",
     ),
     "storage/overlay_filesystem.py": ({"os"}, "the system's words for errors"),
+    "storage/archives/archive_filesystem.py": (
+        {"os"},
+        "the system's words for errors, and the user of this process",
+    ),
+    "storage/archives/object_file.py": ({"os"}, "the system's words for errors"),
     "metadata/replay.py": ({"read_bytes"}, "reads the metadata log, by a passed function"),
     "format/native/form.py": (
         {"open", "os", "read_bytes"},

@@ -27,10 +27,14 @@ class ChangedSegmentError(CordwoodError):
 
 @dataclass(frozen=True, slots=True)
 class WantedFile:
-    """A file to copy: its first `size_bytes` bytes, all for None; it has to be there if needed."""
+    """A file to copy: its first `size_bytes` bytes, all for None; it has to be there if needed.
+
+    With `modified_ns` it has to be the one that was last modified then.
+    """
 
     path: Path
     size_bytes: int | None = None
+    modified_ns: int | None = None
     is_needed: bool = False
 
 
@@ -96,15 +100,17 @@ class FileCopier:
 
         Raises:
             ChangedSegmentError: they were replaced again and again while they were opened, or one
-                that is needed is gone.
+                that is needed is gone, or is another by now; or one is cut off while it is copied.
             ObjectStoreError: the store refuses, or does not answer.
             OSError: a file cannot be read.
         """
         with ExitStack() as stack:
             files = _opened(stack, wanted, self._fs)
-            return tuple(self._put(log, each, file) for each, file in files)
+            return tuple(self._put(log, *each) for each in files)
 
-    def _put(self, log: ArchivedLogId, wanted: WantedFile, file: File) -> ArchivedFile:
+    def _put(
+        self, log: ArchivedLogId, wanted: WantedFile, file: File, modified_ns: int
+    ) -> ArchivedFile:
         path = wanted.path
         size_bytes = file.size() if wanted.size_bytes is None else wanted.size_bytes
         key = f"{DATA}{log.place}{path.stem}-{self._run}{path.suffix}"
@@ -117,14 +123,8 @@ class FileCopier:
             key=key,
             size_bytes=size_bytes,
             sha256=digest.hexdigest(),
-            modified_ns=self._modified_ns(path),
+            modified_ns=modified_ns,
         )
-
-    def _modified_ns(self, path: Path) -> int:
-        try:
-            return self._fs.facts_of(path).modified_ns
-        except FileNotFoundError as error:
-            raise ChangedSegmentError(f"{path}: it was removed while it was copied") from error
 
     def _chunks(
         self, file: File, size_bytes: int, update: Callable[[bytes], None], path: Path
@@ -146,8 +146,11 @@ class FileCopier:
 
 def _opened(
     stack: ExitStack, wanted: Sequence[WantedFile], fs: FileSystem
-) -> list[tuple[WantedFile, File]]:
-    """The files, all as they are at one moment: each is still in its place when all are open."""
+) -> list[tuple[WantedFile, File, int]]:
+    """The files, all as they are at one moment: each is still in its place when all are open.
+
+    With each, its modification time.
+    """
     for _ in range(_TRIES):
         before = [_identity(each.path, fs) for each in wanted]
         with ExitStack() as opened:
@@ -156,12 +159,13 @@ def _opened(
                 for each, identity in zip(wanted, before, strict=True):
                     if identity is not None:
                         file = opened.enter_context(closing(fs.open(each.path)))
-                        found.append((each, file))
+                        found.append((each, file, fs.facts_of(each.path).modified_ns))
             except FileNotFoundError:
                 continue
             # A file that is open keeps its identity: none of another one can be equal to it.
             if [_identity(each.path, fs) for each in wanted] == before:
                 _require(wanted, before)
+                _require_planned(found)
                 stack.enter_context(opened.pop_all())
                 return found
     raise ChangedSegmentError(
@@ -180,3 +184,11 @@ def _require(wanted: Sequence[WantedFile], found: Sequence[object]) -> None:
     for each, identity in zip(wanted, found, strict=True):
         if each.is_needed and identity is None:
             raise ChangedSegmentError(f"{each.path}: there is no such file any more")
+
+
+def _require_planned(found: Sequence[tuple[WantedFile, File, int]]) -> None:
+    for each, _, modified_ns in found:
+        if each.modified_ns not in {None, modified_ns}:
+            raise ChangedSegmentError(
+                f"{each.path}: it was replaced since the run began; a broker has cleaned it"
+            )

@@ -79,6 +79,7 @@ def local_log(captured: Captured, *, has_active: bool, fs: FileSystem) -> LocalL
                 base_offset=source.base_offset,
                 next_base_offset=source.next_base_offset,
                 size_bytes=source.size_bytes,
+                modified_ns=source.modified_ns,
                 largest_timestamp=segment.largest_record_timestamp,
                 is_active=is_active,
             )
@@ -103,9 +104,14 @@ def _leader_epochs(directory: Path, fs: FileSystem) -> tuple[LeaderEpoch, ...]:
 
 
 def files_of(segment: LocalSegment) -> list[WantedFile]:
-    """The files of a segment; of its log, the batches that the plan knows."""
+    """The files of a segment; of its log, the batches that the plan knows.
+
+    A closed segment has to be the one that was planned: a cleaner gives its name to another one,
+    which may have the records of those behind it, too.
+    """
     path = Path(segment.path)
-    log = WantedFile(path, segment.size_bytes, is_needed=True)
+    modified_ns = None if segment.is_active else segment.modified_ns
+    log = WantedFile(path, segment.size_bytes, modified_ns=modified_ns, is_needed=True)
     beside = [path.with_name(segment_file_name(segment.base_offset, each)) for each in _SUFFIXES]
     return [log, *map(WantedFile, beside)]
 

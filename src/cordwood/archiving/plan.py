@@ -26,13 +26,15 @@ class DivergedArchiveError(CordwoodError):
 class LocalSegment:
     """A segment of a log's directory: its offsets up to before `next_base_offset`, and its log.
 
-    `largest_timestamp` is that of its records (ms), -1 if none has one.
+    `modified_ns` is the modification time of its log, nanoseconds since the epoch;
+    `largest_timestamp` that of its records (ms), -1 if none has one.
     """
 
     path: str
     base_offset: int
     next_base_offset: int
     size_bytes: int
+    modified_ns: int
     largest_timestamp: int
     is_active: bool = False
 
@@ -91,7 +93,8 @@ def plan_archive(log: LocalLog, archived: ArchiveManifest | None, *, name: str) 
         )
     _require_same_lineage(log, archived, name)
     kept, end = archived.segments, archived.end_offset
-    if archived.has_active_segment:  # which has more records by now, perhaps
+    # The active segment has more records by now, perhaps; it has fewer if the log was truncated.
+    if archived.has_active_segment and _end(log.segments, 0) >= end:
         base = kept[-1].base_offset
         if any(each.base_offset <= base < each.next_base_offset for each in log.segments):
             kept, end = kept[:-1], base

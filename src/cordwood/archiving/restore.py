@@ -145,12 +145,16 @@ class _Restoring:
             ranges = [self._range(manifest) for manifest in chosen.values()]
             kept = [_cut(*each) for each in zip(chosen.values(), ranges, strict=True)]
             self._listener.begin(sum(each.total_bytes for each in kept))
+            metadata = self._stage_metadata() if is_new else None
             with ThreadPoolExecutor(_COPIES_MAX, thread_name_prefix="restore") as pool:
                 staged = list(pool.map(self._stage, kept, ranges))
             self._put_in_place([each for each in staged if not each.row.failure])
             report.partitions += [each.row for each in staged]
+            if metadata is not None:
+                self._rename(metadata, into / CLUSTER_METADATA_DIR)
+                report.has_metadata = True
             if is_new:
-                report.has_metadata = self._restore_directory()
+                self._restore_identity()
         finally:
             lock.release()
         report.bytes_read = self._store.usage.bytes_read
@@ -318,26 +322,39 @@ class _Restoring:
             file = OffsetCheckpointFile(into / name, fs=self._fs)
             file.write({**file.read(), **new})
         for each in staged:
-            self._fs.rename(each.directory, Path(each.row.directory))
-            self._fs.remove_directory(each.directory.parent)
+            self._rename(each.directory, Path(each.row.directory))
         self._fs.sync_directory(into)
+
+    def _rename(self, staged: Path, target: Path) -> None:
+        self._fs.rename(staged, target)
+        self._fs.remove_directory(staged.parent)
 
     # ---- the directory
 
-    def _restore_directory(self) -> bool:
-        """Restores the identity of the log directory, and the cluster's metadata log."""
-        into = self._request.into
-        metadata = self._archive.manifests().get(TopicPartition.parse(CLUSTER_METADATA_DIR))
-        if metadata is not None:
-            directory = into / CLUSTER_METADATA_DIR
-            self._fs.make_directory(directory)
-            for file in directory_files(metadata).values():
-                self._copy_file(file, directory)
-            self._fs.sync_directory(directory)
+    def _stage_metadata(self) -> Path | None:
+        """Makes the directory of the cluster's metadata log, under a name that brokers remove."""
+        partition = TopicPartition.parse(CLUSTER_METADATA_DIR)
+        manifest = self._archive.manifests().get(partition)
+        if manifest is None or self._fs.exists(self._request.into / CLUSTER_METADATA_DIR):
+            return None
+        outer = self._request.into / delete_directory_name(partition, self._rng.unique_id())
+        staged = outer / CLUSTER_METADATA_DIR
+        try:
+            self._fs.make_directory(staged)
+            for file in directory_files(manifest).values():
+                self._copy_file(file, staged)
+            self._fs.sync_directory(staged)
+        except (CordwoodError, OSError):
+            with suppress(OSError, CordwoodError):
+                self._fs.remove_tree(outer)
+            raise
+        return staged
+
+    def _restore_identity(self) -> None:
+        """Restores the files of the log directory itself, as `meta.properties`."""
         for file in self._archive.directory_objects():
-            self._copy_file(file, into)
-        self._fs.sync_directory(into)
-        return metadata is not None
+            path = self._request.into / file.name
+            self._fs.replace_durably(path, self._store.get(file.key))
 
 
 def _cut(manifest: ArchiveManifest, wanted: _Range) -> ArchiveManifest:

@@ -624,7 +624,10 @@ class MountedFileSystem(FileSystem):
         self._mounts: dict[Path, FileSystem] = {}
 
     def mount(self, directory: Path, fs: FileSystem) -> None:
-        """Has paths at and below `directory` be those of `fs`, in this process."""
+        """Has paths at and below `directory` be those of `fs`, in this process.
+
+        One that is mounted below another hides what that one has there.
+        """
         self._mounts[directory] = fs
 
     def mounted(self, directory: Path) -> FileSystem | None:
@@ -633,10 +636,11 @@ class MountedFileSystem(FileSystem):
 
     def at(self, path: Path) -> FileSystem:
         """The file system that a path is of."""
-        for directory, fs in self._mounts.items():
-            if path.is_relative_to(directory):
-                return fs
-        return self._base
+        if not self._mounts:
+            return self._base
+        mounts = self._mounts
+        found = [each for each in (path, *path.parents) if each in mounts]
+        return mounts[found[0]] if found else self._base
 
     def entries_in(self, directory: Path) -> list[Entry]:
         """Lists a directory, sorted by name."""

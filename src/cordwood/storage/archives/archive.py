@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from cordwood.model.clock import Clock
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.storage.archives.manifest import (
     DATA,
     MANIFESTS,
@@ -93,7 +93,11 @@ class Archive:
 
     def _read(self, log: ArchivedLogId, number: int) -> ArchiveManifest:
         key = manifest_key(log, number)
-        return ArchiveManifest.parse(self.store.get(key), url=self.store.url_of(key))
+        url = self.store.url_of(key)
+        manifest = ArchiveManifest.parse(self.store.get(key), url=url)
+        if manifest.key != key:
+            raise CorruptError(f"the manifest of another place: {manifest.key}", path=url)
+        return manifest
 
     # ---- writing
 

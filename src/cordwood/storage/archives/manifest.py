@@ -17,11 +17,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Self
 from uuid import UUID
 
+from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.model.documents import CamelCase, from_document, to_document
 from cordwood.model.errors import CorruptError
+from cordwood.model.topic_names import topic_name_fault
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_text
 
@@ -110,7 +113,7 @@ class ArchivedSegment(CamelCase):
     @property
     def size_bytes(self) -> int:
         """The bytes of its `.log` file."""
-        return next(each.size_bytes for each in self.files if each.name.endswith(".log"))
+        return next(each.size_bytes for each in self.files if each.name.endswith(LOG_SUFFIX))
 
     @property
     def total_bytes(self) -> int:
@@ -184,7 +187,8 @@ class ArchiveManifest(CamelCase):
             url: of the object, for errors.
 
         Raises:
-            CorruptError: it is none, or one of another version.
+            CorruptError: it is none, or one of another version; or its files cannot be those of a
+                partition's directory.
         """
         try:
             document = json.loads(data)
@@ -192,8 +196,27 @@ class ArchiveManifest(CamelCase):
                 raise CorruptError(
                     f"a manifest of version {document['version']}; known is {VERSION}", path=url
                 )
-            return from_document(cls, document)
+            manifest = from_document(cls, document)
+            manifest._require_sound()
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptError(f"not a manifest of an archive: {error}", path=url) from error
         except CorruptError as error:
             raise error.located(path=url) from error
+        return manifest
+
+    def _require_sound(self) -> None:
+        parse_uuid(self.topic_id)
+        if topic_name_fault(self.topic) is not None or self.partition < 0 or self.number < 1:
+            raise CorruptError(f"no manifest is number {self.number} of {self.topic!r}")
+        for each in self.files:
+            if "/" in each.name or each.name in {"", ".", ".."}:
+                raise CorruptError(f"no file of a partition's directory is called {each.name!r}")
+        for segment in self.segments:
+            logs = [each for each in segment.files if each.name.endswith(LOG_SUFFIX)]
+            if len(logs) != 1 or not 0 <= segment.base_offset <= segment.next_base_offset:
+                raise CorruptError(f"segment {segment.base_offset} is none")
+        for segment, after in pairwise(self.segments):
+            if segment.next_base_offset > after.base_offset:
+                raise CorruptError(
+                    f"segments {segment.base_offset} and {after.base_offset} overlap"
+                )

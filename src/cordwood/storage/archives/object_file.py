@@ -66,10 +66,13 @@ class ObjectFile:
 
     def _read_ahead(self, size_bytes: int, position: int) -> bytes:
         start = position - self._ahead_start
-        if not 0 <= start < len(self._ahead):
-            self._ahead = self._get(max(size_bytes, AHEAD_BYTES), position)
-            self._ahead_start, start = position, 0
-        return self._ahead[start : start + size_bytes]
+        found = self._ahead[start : start + size_bytes] if start >= 0 else b""
+        if len(found) < size_bytes:
+            self._ahead_start = position + len(found)
+            missing = size_bytes - len(found)
+            self._ahead = self._get(max(missing, AHEAD_BYTES), self._ahead_start)
+            found += self._ahead[:missing]
+        return found
 
     def _block(self, number: int) -> bytes:
         if number in self._blocks:
