@@ -312,8 +312,10 @@ class _Restoring:
             found = {
                 RECOVERY_POINT_CHECKPOINT: wanted.end,
                 REPLICATION_OFFSET_CHECKPOINT: wanted.end,
-                LOG_START_OFFSET_CHECKPOINT: wanted.first,
             }
+            segments = each.manifest.segments
+            if not segments or wanted.first > segments[0].base_offset:
+                found[LOG_START_OFFSET_CHECKPOINT] = wanted.first
             if each.manifest.cleaner_offset is not None:
                 found[CLEANER_OFFSET_CHECKPOINT] = min(each.manifest.cleaner_offset, wanted.end)
             for name, offset in found.items():
@@ -362,12 +364,13 @@ def _cut(manifest: ArchiveManifest, wanted: _Range) -> ArchiveManifest:
 
     Its last one may reach beyond them.
     """
+    is_to_end = wanted.end == manifest.end_offset
     segments = tuple(
         each
         for each in manifest.segments
-        if each.next_base_offset > wanted.first and each.base_offset < wanted.end
+        if (each.next_base_offset > wanted.first and each.base_offset < wanted.end)
+        or (is_to_end and each is manifest.segments[-1])
     )
-    is_to_end = wanted.end == manifest.end_offset
     if is_to_end:
         return replace(manifest, segments=segments)
     return replace(

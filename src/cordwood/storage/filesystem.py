@@ -634,6 +634,10 @@ class MountedFileSystem(FileSystem):
         """The file system mounted at a directory, None if there is none."""
         return self._mounts.get(directory)
 
+    def is_mounted(self, path: Path) -> bool:
+        """Whether a path is of a file system that was mounted."""
+        return self.at(path) is not self._base
+
     def at(self, path: Path) -> FileSystem:
         """The file system that a path is of."""
         if not self._mounts:

@@ -144,6 +144,10 @@ class LogCompaction:
             attempt=replace(self.attempt, is_measured=True, free_bytes=AMPLE_BYTES, limits=limits),
         )
 
+    def staged_in(self, directory: Path) -> LogCompaction:
+        """The same compaction, whose tasks stage their files in another directory."""
+        return replace(self, directory=str(directory))
+
     def in_directory(self, directory: Path) -> LogCompaction:
         """The same compaction where the partition's directory is now: it may have been moved."""
         directory = directory.absolute()

@@ -87,7 +87,7 @@ def clean(
     with (
         locked(log_dirs, dry_run=request.dry_run) as locks,
         ThreadPoolExecutor(REMOVERS, thread_name_prefix="remover") as remover,
-        RunDirectory() if request.measured else nullcontext() as scratch,
+        RunDirectory() if needs_scratch(request) else nullcontext() as scratch,
     ):
         run = PinnedLogs(request, clock, listener or Silence(), remover)
         run.scratch = None if scratch is None else scratch.path
@@ -115,6 +115,11 @@ def clean(
             execution.finish()
     run.report.timing.total = clock.monotonic_s() - started
     return run.report
+
+
+def needs_scratch(request: CleanRequest) -> bool:
+    """Whether tasks stage or announce elsewhere than beside the segments."""
+    return request.measured or any(OS.is_mounted(each) for each in request.log_dirs)
 
 
 def require_cleanable(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
+from cordwood.cleanup.access.log_access import OwnedLog
 from cordwood.cleanup.access.measured_log import MeasuredLog
 from cordwood.cleanup.access.offline.directories import (
     Locks,
@@ -168,20 +169,41 @@ class PinnedLogs:
 
     def _owner_of(self, place: Place, report: PartitionReport, resolved: Resolved) -> PartitionRun:
         config = resolved.config
-        on_disk = StoppedLog(
-            self._offline,
-            place.log_dir,
-            place.partition,
-            config=config,
-            origins=resolved.origin,
-            holds=report.holds,
-        )
-        if self.scratch is None:
+        on_disk: OwnedLog
+        if OS.is_mounted(place.partition.path):
+            on_disk = self._archived(place, report, resolved)
+        else:
+            on_disk = StoppedLog(
+                self._offline,
+                place.log_dir,
+                place.partition,
+                config=config,
+                origins=resolved.origin,
+                holds=report.holds,
+            )
+        if not self.request.measured or self.scratch is None:
             return PartitionRun(self.run, on_disk, report=report, config=config)
         measured = MeasuredLog(on_disk, self.scratch, now_ms=self.request.now_ms)
         owner = PartitionRun(self.run, measured, report=report, config=config)
         self.measured[owner] = measured
         return owner
+
+    def _archived(self, place: Place, report: PartitionReport, resolved: Resolved) -> OwnedLog:
+        # What speaks to object storage is loaded where there is some.
+        from cordwood.cleanup.access.archived.archived_log import (  # noqa: PLC0415
+            ArchivedLog,
+            archive_at,
+        )
+
+        return ArchivedLog(
+            self._offline,
+            archive_at(place.partition.path),
+            place.partition,
+            config=resolved.config,
+            scratch=self.scratch,
+            origins=resolved.origin,
+            holds=report.holds,
+        )
 
     def _settings_of(self, place: PartitionDir, report: PartitionReport) -> Resolved | None:
         topic = place.topic_partition.topic

@@ -26,7 +26,8 @@ from cordwood.format.offset_checkpoint import build_offset_checkpoint
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.archives.archive import Archive
 from cordwood.storage.archives.directory_files import DirectoryFile, directory_files
-from cordwood.storage.archives.manifest import DIRECTORY, ArchiveManifest
+from cordwood.storage.archives.manifest import DATA, DIRECTORY, ArchiveManifest
+from cordwood.storage.archives.object_file import ObjectFile
 from cordwood.storage.filesystem import Entry, File, FileFacts, FileSystem, Lock
 
 _MODE: Final = 0o644
@@ -58,6 +59,12 @@ class ArchiveFileSystem(FileSystem):
         self._guard = threading.Lock()
         self._read: _Content | None = None
 
+    def __getstate__(self) -> tuple[Archive, Path]:
+        return self.archive, self.root
+
+    def __setstate__(self, state: tuple[Archive, Path]) -> None:
+        self.__init__(*state)  # type: ignore[misc]  # an archive, and where it is mounted
+
     def refresh(self) -> None:
         """Has the manifests read again when they are next needed."""
         with self._guard:
@@ -66,6 +73,18 @@ class ArchiveFileSystem(FileSystem):
     def manifests(self) -> Mapping[TopicPartition, ArchiveManifest]:
         """The manifests of the logs that are there."""
         return self._content.manifests
+
+    def object_path(self, key: str) -> Path:
+        """The path of an object below `data/`, which is read without a manifest."""
+        return self.root / key
+
+    def commit(self, manifest: ArchiveManifest) -> None:
+        """Puts the next manifest of a log, which is then what is there.
+
+        Raises as `Archive.commit`.
+        """
+        self.archive.commit(manifest)
+        self._content.take(manifest)
 
     def directory_objects(self) -> list[DirectoryFile]:
         """The files of the log directory itself that are objects, as `meta.properties`."""
@@ -113,7 +132,10 @@ class ArchiveFileSystem(FileSystem):
     def facts_of(self, path: Path) -> FileFacts:
         """Gives a file the owner of this process."""
         size_bytes, modified_ns = 0, 0
-        if not self.is_directory(path):
+        key = self._key_of(path)
+        if key is not None:
+            size_bytes = ObjectFile(self.archive.store, key).size()
+        elif not self.is_directory(path):
             found = self._file(path)
             size_bytes, modified_ns = found.size_bytes, found.modified_ns
         return FileFacts(
@@ -139,9 +161,18 @@ class ArchiveFileSystem(FileSystem):
         """Opens an object, for reading only."""
         if write:
             _refuse(path)
+        key = self._key_of(path)
+        if key is not None:
+            return ObjectFile(self.archive.store, key)
         if self.is_directory(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         return self._file(path).opened(self.archive.store)
+
+    def _key_of(self, path: Path) -> str | None:
+        """The key of an object that a path names, None for a path that manifests explain."""
+        if not path.is_relative_to(self.root / DATA):
+            return None
+        return str(path.relative_to(self.root))
 
     # ---- changing
 
@@ -195,23 +226,41 @@ class _Content:
             str(partition): directory_files(manifest)
             for partition, manifest in self.manifests.items()
         }
-        self.root: Files = {}
+        self._objects: Files = {}
         for each in archive.store.list(DIRECTORY):
             name = each.key.removeprefix(DIRECTORY)
-            self.root[name] = DirectoryFile(
+            self._objects[name] = DirectoryFile(
                 name=name,
                 key=each.key,
                 size_bytes=each.size_bytes,
                 modified_ns=each.modified_ms * 1_000_000,
             )
+        self._root: Files | None = None
+
+    def take(self, manifest: ArchiveManifest) -> None:
+        """Has a log be as its next manifest says."""
+        partition = manifest.log.topic_partition
+        self.manifests[partition] = manifest
+        self.partitions[str(partition)] = directory_files(manifest)
+        self._root = None
+
+    @property
+    def root(self) -> Files:
+        """The files of the log directory itself: objects, and its checkpoints."""
+        if self._root is None:
+            self._root = {**self._objects, **self._checkpoints()}
+        return self._root
+
+    def _checkpoints(self) -> Files:
+        found = {CLEAN_SHUTDOWN: DirectoryFile.made(CLEAN_SHUTDOWN, b"")}
         for name, line in _LINES.items():
             lines = {
                 partition: offset
                 for partition, manifest in self.manifests.items()
                 if str(partition) != CLUSTER_METADATA_DIR and (offset := line(manifest)) is not None
             }
-            self.root[name] = DirectoryFile.made(name, build_offset_checkpoint(lines))
-        self.root[CLEAN_SHUTDOWN] = DirectoryFile.made(CLEAN_SHUTDOWN, b"")
+            found[name] = DirectoryFile.made(name, build_offset_checkpoint(lines))
+        return found
 
 
 def _last_logs(manifests: Iterable[ArchiveManifest]) -> dict[TopicPartition, ArchiveManifest]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from cordwood.format.varint import Buffer
@@ -30,15 +31,32 @@ class ObjectFile:
     the store refuses or does not answer.
     """
 
-    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
-        """Asks nothing yet."""
+    def __init__(self, store: ObjectStore, key: str, size_bytes: int | None = None) -> None:
+        """Asks nothing yet; the size, if it is not known, with the first read."""
         self._store = store
         self._key = key
-        self._size = size_bytes
+        self._known_size = size_bytes
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._is_sequential = False
         # What was fetched ahead, and where it begins.
         self._ahead, self._ahead_start = b"", 0
+
+    @property
+    def _size(self) -> int:
+        if self._known_size is None:
+            with self._errors():
+                self._known_size = self._store.size(self._key)
+        return self._known_size
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        url = self._store.url_of(self._key)
+        try:
+            yield
+        except ObjectMissingError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
+        except ObjectStoreError as error:
+            raise OSError(errno.EIO, str(error), url) from error
 
     def read_at(self, size_bytes: int, position: int) -> bytes:
         """Reads from blocks, or a range of its own where it is large."""
@@ -86,21 +104,15 @@ class ObjectFile:
 
     def _get(self, size_bytes: int, position: int) -> bytes:
         size_bytes = min(size_bytes, self._size - position)
-        url = self._store.url_of(self._key)
-        try:
+        with self._errors():
             data = self._store.get_range(self._key, position, size_bytes)
-        except ObjectMissingError as error:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
-        except ObjectStoreError as error:
-            raise OSError(errno.EIO, str(error), url) from error
         if len(data) != size_bytes:
-            raise OSError(
-                errno.EIO, f"the object ends before its {self._size} bytes of the manifest", url
-            )
+            url = self._store.url_of(self._key)
+            raise OSError(errno.EIO, f"the object ends before byte {position + size_bytes}", url)
         return data
 
     def size(self) -> int:
-        """The bytes of the object, of the manifest."""
+        """The bytes of the object."""
         return self._size
 
     def fileno(self) -> int:

@@ -56,7 +56,7 @@ class ObjectFacts:
 
 @dataclass(slots=True)
 class Usage:
-    """Counts of requests by kind (`get`, `put`, `list`, `delete`), and of bytes read and written.
+    """Counts of requests by kind (`get`, `head`, `put`, `list`, `delete`), and of bytes.
 
     A request that obstore sends again counts once.
     """
@@ -130,6 +130,13 @@ class ObjectStore:
                 for each in page:
                     modified_ms = int(each["last_modified"].timestamp() * 1000)
                     yield ObjectFacts(each["path"], each["size"], modified_ms)
+
+    def size(self, key: str) -> int:
+        """The bytes of an object. Raises as `get`."""
+        with self._errors(key):
+            found = obstore.head(self._store, key)
+        self.usage.count("head")
+        return found["size"]
 
     def get(self, key: str) -> bytes:
         """The content of an object.

@@ -1,0 +1,1 @@
+"""Access to logs of archives in object storage."""

@@ -1,0 +1,86 @@
+"""`cordwood clean URL`: an archive on an S3 server is cleaned as the directory itself would be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.clean import run_clean
+from support.golden import Golden
+from support.object_storage.server import (
+    ACCESS_KEY,
+    REGION,
+    SECRET_KEY,
+    ObjectStorageServer,
+)
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def s3(object_storage: ObjectStorageServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty bucket; programs find its server by the environment."""
+    bucket = f"clean-{os.urandom(4).hex()}"
+    object_storage.make_bucket(bucket)
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL": object_storage.url,
+        "AWS_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{bucket}/kafka"
+
+
+def cordwood(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "cordwood", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def statuses(report: dict[str, Any]) -> dict[str, str]:
+    return {f"{each['topic']}-{each['partition']}": each["status"] for each in report["partitions"]}
+
+
+def contents(log_dir: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of segments and the lines of the cleaner checkpoint."""
+    for path in sorted(log_dir.rglob("*")):
+        name = str(path.relative_to(log_dir))
+        if path.suffix in {".log", ".index", ".timeindex", ".txnindex"}:
+            yield name, path.read_bytes()
+        elif path.name == "cleaner-offset-checkpoint":
+            yield name, b"\n".join(sorted(path.read_bytes().splitlines()))
+
+
+@pytest.mark.parametrize(("before", "at"), [("before", 1), ("before-2", 2)])
+def test_a_cleaned_archive_restored_is_the_directory_cleaned(
+    s3: str, golden_a: Golden, tmp_path: Path, before: str, at: int
+) -> None:
+    now_ms = golden_a.cleaned_at_ms if at == 1 else golden_a.cleaned_at_2_ms
+    directory, restored = tmp_path / "directory", tmp_path / "restored"
+    subprocess.run(["cp", "-rp", str(golden_a.root / before), str(directory)], check=True)
+    cordwood("archive", str(directory), s3, "--active")
+    expected_report = run_clean([directory], "--defaults", now_ms=now_ms).report
+    report = run_clean([s3], "--defaults", now_ms=now_ms).report
+    assert statuses(report) == statuses(expected_report)
+    assert list(statuses(report).values()).count("cleaned") > 15
+    cordwood("restore", s3, str(restored))
+    expected, found = dict(contents(directory)), dict(contents(restored))
+    assert found.keys() == expected.keys()
+    assert not [name for name in expected if found[name] != expected[name]]
+    cordwood("verify", str(restored))
+    again = run_clean([s3], "--defaults", now_ms=now_ms).report
+    assert not [each for each in again["partitions"] if each["status"] == "cleaned"]
