@@ -25,7 +25,10 @@ class Cleaning:
 
 
 def run_clean(
-    log_dirs: Sequence[Path | str], *options: str, now_ms: int, server_properties: Path | None = None
+    log_dirs: Sequence[Path | str],
+    *options: str,
+    now_ms: int,
+    server_properties: Path | None = None,
 ) -> Cleaning:
     """Cleans stopped log directories as Kafka would have done at `now_ms`, without a question.
 

@@ -136,6 +136,11 @@ class _Archiving:
                 self._archive_directory(log_dir)
             with ThreadPoolExecutor(_COPIES_MAX, thread_name_prefix="archive") as pool:
                 list(pool.map(self._carry_out, planned))
+        if self._request.collects_garbage:
+            garbage = self._archive.garbage(self._clock)
+            report.garbage_objects, report.garbage_bytes = len(garbage.keys), garbage.size_bytes
+            if not self._request.dry_run:
+                self._archive.collect(garbage)
         usage = self._archive.store.usage
         report.requests, report.bytes_written = dict(usage.requests), usage.bytes_written
         report.elapsed_s = self._clock.monotonic_s() - begun_s

@@ -16,12 +16,14 @@ from cordwood.model.offsets import OFFSET_MAX
 class ArchiveRequest:
     """The logs to archive: those of `logs`.
 
-    With `has_active`, active segments too, of brokers that have stopped in good order.
+    With `has_active`, active segments too, of brokers that have stopped in good order. With
+    `collects_garbage`, objects are removed that no manifest has named for a day.
     """
 
     logs: CleanRequest
     has_active: bool = False
     bytes_per_second: int | None = None
+    collects_garbage: bool = False
     dry_run: bool = False
 
 
@@ -61,7 +63,10 @@ class ArchivedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveReport:
-    """The report of a run; `requests` to the store by kind, `bytes_written` to it."""
+    """The report of a run; `requests` to the store by kind, `bytes_written` to it.
+
+    `garbage_objects` and their `garbage_bytes` were removed, or would be.
+    """
 
     url: str
     dry_run: bool
@@ -69,6 +74,8 @@ class ArchiveReport:
     warnings: list[str] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
     bytes_written: int = 0
+    garbage_objects: int = 0
+    garbage_bytes: int = 0
     elapsed_s: float = 0.0
 
     @property

@@ -8,6 +8,7 @@ out what was planned on the log as it was last pinned.
 | --- | --- |
 | its broker is stopped | `offline.stopped_log.StoppedLog` |
 | a broker serves it | `online.running_log.RunningLog` |
+| it is in an archive in object storage | `archived.archived_log.ArchivedLog` |
 | its changes are only predicted | `memory_log.MemoryLog` |
 """
 

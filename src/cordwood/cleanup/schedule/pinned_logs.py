@@ -37,6 +37,7 @@ from cordwood.cleanup.rules.shared_retention import (
 )
 from cordwood.cleanup.schedule.partition_run import PartitionRun, Run
 from cordwood.model.clock import Clock
+from cordwood.model.errors import ConfigError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.trash import Trash
@@ -77,6 +78,11 @@ class PinnedLogs:
         self.measured: dict[PartitionRun, MeasuredLog] = {}
         self._places: Sequence[Place] = ()
         self.scratch: Path | None = None
+        if request.trash is not None and any(map(OS.is_mounted, request.log_dirs)):
+            raise ConfigError(
+                "--trash: an archive has none. What a cleaning removes stays in object storage, "
+                "until garbage is collected that no manifest has named for a day"
+            )
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(
             now_ms=request.now_ms, dry_run=request.dry_run, measured=request.measured

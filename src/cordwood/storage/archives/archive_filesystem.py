@@ -2,7 +2,7 @@
 
 The directory of the archive is one of a broker that has stopped in good order; its checkpoints are
 made from the manifests, which are read once. Of a topic that was deleted and created again, its
-last log is there. Nothing can be written.
+last log is there. Only files of the log directory itself can be written, as that of legal holds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from cordwood.format.file_names import (
     REPLICATION_OFFSET_CHECKPOINT,
 )
 from cordwood.format.offset_checkpoint import build_offset_checkpoint
+from cordwood.format.varint import Buffer
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.archives.archive import Archive
 from cordwood.storage.archives.directory_files import DirectoryFile, directory_files
@@ -176,6 +177,14 @@ class ArchiveFileSystem(FileSystem):
 
     # ---- changing
 
+    def replace_durably(self, path: Path, data: Buffer, *, model: FileFacts | None = None) -> None:
+        """Puts a file of the log directory itself, as that of legal holds; refuses any other."""
+        del model
+        if path.parent != self.root or path.name in _LINES:
+            _refuse(path)
+        self.archive.store.put(f"{DIRECTORY}{path.name}", bytes(data))
+        self._content.read_objects()
+
     def create(self, path: Path) -> NoReturn:
         """Refuses."""
         _refuse(path)
@@ -203,9 +212,8 @@ class ArchiveFileSystem(FileSystem):
         """Refuses."""
         _refuse(path)
 
-    def take_after(self, path: Path, model: FileFacts) -> NoReturn:
-        """Refuses."""
-        _refuse(path)
+    def take_after(self, path: Path, model: FileFacts) -> None:
+        """Does nothing: an object has no owner."""
 
     def lock(self, directory: Path) -> Lock:
         """Takes none: of two writers, the commit of one is refused."""
@@ -226,8 +234,14 @@ class _Content:
             str(partition): directory_files(manifest)
             for partition, manifest in self.manifests.items()
         }
+        self._store = archive.store
+        self.read_objects()
+
+    def read_objects(self) -> None:
+        """Lists the files of the log directory itself that are objects."""
         self._objects: Files = {}
-        for each in archive.store.list(DIRECTORY):
+        self._root: Files | None = None
+        for each in self._store.list(DIRECTORY):
             name = each.key.removeprefix(DIRECTORY)
             self._objects[name] = DirectoryFile(
                 name=name,
@@ -235,7 +249,6 @@ class _Content:
                 size_bytes=each.size_bytes,
                 modified_ns=each.modified_ms * 1_000_000,
             )
-        self._root: Files | None = None
 
     def take(self, manifest: ArchiveManifest) -> None:
         """Has a log be as its next manifest says."""

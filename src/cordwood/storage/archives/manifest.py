@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, Self
 from uuid import UUID
@@ -173,6 +173,18 @@ class ArchiveManifest(CamelCase):
     def total_bytes(self) -> int:
         """The bytes of all its files."""
         return sum(each.size_bytes for each in self.files)
+
+    def epochs_from(self, start: int) -> tuple[LeaderEpoch, ...]:
+        """The leader epochs of the log, if it begins at `start`; none of an empty one.
+
+        Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.truncateFromStart.
+        """
+        if start >= self.end_offset:
+            return ()
+        before = [each for each in self.leader_epochs if each.start_offset <= start]
+        after = tuple(each for each in self.leader_epochs if each.start_offset > start)
+        first = [replace(each, start_offset=start) for each in before[-1:]]
+        return (*first, *after)
 
     def to_bytes(self) -> bytes:
         """The content of its object."""

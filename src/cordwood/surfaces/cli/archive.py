@@ -34,6 +34,7 @@ Examples:
   cordwood archive /data1 /data2 s3://backups/kafka --topic 'orders*' --throttle 50M
   cordwood archive /data file:///mnt/archive --dry-run
   cordwood archive /data gs://backups/kafka --active     the broker has stopped
+  cordwood archive /data s3://backups/kafka --collect-garbage
   cordwood explain s3://backups/kafka                    an archive is a LOG_DIR
 
 \b
@@ -59,6 +60,12 @@ def archive_command(
     throttle: Annotated[
         str | None, typer.Option(metavar="RATE", help="Bytes copied per second, such as 50M.")
     ] = None,
+    collect_garbage: Annotated[
+        bool,
+        typer.Option(
+            "--collect-garbage", help="Remove objects that no manifest has named for a day."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be copied; copy nothing.")
     ] = False,
@@ -99,6 +106,7 @@ def archive_command(
         ),
         has_active=active,
         bytes_per_second=None if throttle is None else parse_size(throttle, option="--throttle"),
+        collects_garbage=collect_garbage,
         dry_run=dry_run,
     )
     archive = Archive(ObjectStore(places[-1]))
@@ -148,6 +156,11 @@ def _show(report: ArchiveReport) -> None:
         f"{counted(len(report.partitions), 'partition')} in {report.elapsed_s:.1f} s; "
         f"{counted(sum(report.requests.values()), 'request')}"
     )
+    if report.garbage_objects:
+        print_text(
+            f"garbage: {counted(report.garbage_objects, 'object')}, "
+            f"{format_bytes(report.garbage_bytes)}"
+        )
 
 
 def _cells(row: ArchivedPartition) -> list[str]:

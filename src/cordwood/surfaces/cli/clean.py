@@ -17,7 +17,7 @@ from cordwood.cleanup.plan.emptied import Emptied
 from cordwood.cleanup.plan.report import Report
 from cordwood.cleanup.plan.request import CleaningOrder, CleanRequest
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.clean import clean, require_cleanable
+from cordwood.cleanup.schedule.clean import clean, needs_scratch, require_cleanable
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import (
     ConfigError,
@@ -258,8 +258,10 @@ def _cleaned(
         engine = CleanEngine(
             master=master,
             memory_bytes=memory_bytes,
-            # A measurement writes to its scratch directory alone.
-            shared_dirs=[temporary_directory()] if request.measured else list(request.log_dirs),
+            # Of a measurement, and of an archive, tasks write to a scratch directory alone.
+            shared_dirs=(
+                [temporary_directory()] if needs_scratch(request) else list(request.log_dirs)
+            ),
             display=display,
         )
         with closing(engine):

@@ -202,6 +202,7 @@ class ArchivedLog(OwnedLog):
                 manifest,
                 segments=tuple(s for s in manifest.segments if s.base_offset not in gone),
                 log_start_offset=plan.log_start_offset,
+                leader_epochs=manifest.epochs_from(plan.log_start_offset),
                 has_active_segment=manifest.has_active_segment and not plan.roll,
             )
         )
@@ -223,6 +224,7 @@ class ArchivedLog(OwnedLog):
                 self._manifest,
                 segments=(),
                 others=(),
+                leader_epochs=(),
                 log_start_offset=offset,
                 end_offset=offset,
                 has_active_segment=False,
