@@ -108,7 +108,7 @@ class ObjectFile:
             data = self._store.get_range(self._key, position, size_bytes)
         if len(data) != size_bytes:
             url = self._store.url_of(self._key)
-            raise OSError(errno.EIO, f"the object ends before byte {position + size_bytes}", url)
+            raise OSError(errno.EIO, f"the object ends before its {self._size} bytes", url)
         return data
 
     def size(self) -> int:

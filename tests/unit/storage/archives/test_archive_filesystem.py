@@ -14,7 +14,6 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID, uuid_text
 from cordwood.storage.archives.archive import Archive
 from cordwood.storage.archives.archive_filesystem import ArchiveFileSystem
-from cordwood.storage.filesystem import FileFacts
 from support.archives import archive_in, archived_segment, manifest_of
 
 ROOT = Path("/file:/archive")
@@ -112,14 +111,13 @@ def test_a_directory_is_not_opened(fs: ArchiveFileSystem) -> None:
         lambda fs: fs.make_directory(ROOT / "u-0"),
         lambda fs: fs.remove_directory(PARTITION),
         lambda fs: fs.set_modified(PARTITION / LOG, 5),
-        lambda fs: fs.take_after(
-            PARTITION / LOG,
-            FileFacts(size_bytes=0, modified_ms=0, modified_ns=0, mode=0, uid=0, gid=0),
-        ),
-        lambda fs: fs.replace_durably(ROOT / "meta.properties", b"x"),
+        lambda fs: fs.replace_durably(PARTITION / LOG, b"x"),
+        lambda fs: fs.replace_durably(ROOT / "cleaner-offset-checkpoint", b"x"),
     ],
 )
-def test_nothing_is_changed(fs: ArchiveFileSystem, change: Callable[[Any], object]) -> None:
+def test_no_file_of_a_log_is_changed(
+    fs: ArchiveFileSystem, change: Callable[[Any], object]
+) -> None:
     before = sorted(fs.archive.store.list())
     with pytest.raises(OSError, match="Read-only file system"):
         change(fs)
@@ -161,3 +159,12 @@ def test_it_has_no_lock_and_no_end(fs: ArchiveFileSystem) -> None:
     fs.sync_directory(ROOT)
     assert fs.free_bytes(ROOT) > 1 << 60
     assert fs.space(ROOT)[0] == -1
+
+
+def test_a_file_of_the_log_directory_itself_is_an_object(fs: ArchiveFileSystem) -> None:
+    path = ROOT / "cordwood-holds.json"
+    for content in (b"one", b"another"):
+        fs.replace_durably(path, content)
+        assert fs.read_bytes(path) == content
+        assert fs.archive.store.get("directory/cordwood-holds.json") == content
+    assert path.name in fs.names_in(ROOT)
