@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -11,13 +12,17 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.engine.spark.session import spark_runner
+from cordwood.format.compression import Codec
+from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.record import Record
+from cordwood.format.record_batch import build_batch
 from cordwood.model.utf8 import decode_utf8
 from cordwood.surfaces.dump.control import control_text
 from support.dumps import runs_of
 from support.golden import Golden
 from support.kafka import read_checkpoint
 from support.kafka_tools import KafkaTools
+from support.log_builder import LogBuilder, write_log_dir
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
 
@@ -50,12 +55,16 @@ class Frames:
         }
         self.batches = by_segment(self.rows("batches"))
         self.entries = by_segment(self.rows("indexes"))
-        self.records: dict[Log, list[Row]] = defaultdict(list)
+
+    def records(self) -> dict[Log, list[Row]]:
+        """All records in the order of their offsets, those of control batches, too."""
         columns = "topic,partition,offset,timestamp,key,value,headers,sequence,isControl"
+        found: dict[Log, list[Row]] = defaultdict(list)
         for row in self.rows("records", isolation="all", columns=columns):
-            self.records[row["topic"], row["partition"]].append(row)
-        for rows in self.records.values():
+            found[row["topic"], row["partition"]].append(row)
+        for rows in found.values():
             rows.sort(key=lambda row: row["offset"])
+        return found
 
     def rows(self, table: str, **options: str) -> list[Row]:
         """The rows of a table, read by several tasks."""
@@ -84,6 +93,8 @@ def java(value: bool) -> str:
 
 
 def batch_line(row: Row) -> str:
+    if row["magic"] < 2:
+        return f"offset: {row['lastOffset']}{batch_end(row)}"
     horizon = row["deleteHorizonMs"]
     return (
         f"baseOffset: {row['baseOffset']} lastOffset: {row['lastOffset']} count: {row['count']} "
@@ -91,8 +102,14 @@ def batch_line(row: Row) -> str:
         f"producerId: {row['producerId']} producerEpoch: {row['producerEpoch']} "
         f"partitionLeaderEpoch: {row['partitionLeaderEpoch']} "
         f"isTransactional: {java(row['isTransactional'])} isControl: {java(row['isControl'])} "
-        f"deleteHorizonMs: OptionalLong{'.empty' if horizon is None else f'[{horizon}]'} "
-        f"position: {row['position']} {_TYPES[row['timestampType']]}: {ms(row, 'maxTimestamp')} "
+        f"deleteHorizonMs: OptionalLong{'.empty' if horizon is None else f'[{horizon}]'}"
+        + batch_end(row)
+    )
+
+
+def batch_end(row: Row) -> str:
+    return (
+        f" position: {row['position']} {_TYPES[row['timestampType']]}: {ms(row, 'maxTimestamp')} "
         f"size: {row['size']} magic: {row['magic']} compresscodec: {row['codec']} "
         f"crc: {row['crc']} isvalid: {java(row['isValid'])}"
     )
@@ -112,13 +129,15 @@ def record_line(row: Row, batch: Row) -> str:
     return line + ("" if value is None else f" payload: {decode_utf8(value)}")
 
 
-def log_lines(frames: Frames, segment: Segment) -> Iterator[str]:
+def log_lines(frames: Frames, segment: Segment, records: Mapping[Log, list[Row]]) -> Iterator[str]:
     yield f"Log starting offset: {segment[2]}"
-    records = frames.records[segment[0], segment[1]]
+    of_log = records[segment[0], segment[1]]
+    number = bisect_left(of_log, segment[2], key=lambda row: row["offset"])
     for batch in frames.batches[segment]:
         yield batch_line(batch)
-        while records and records[0]["offset"] <= batch["lastOffset"]:
-            yield record_line(records.pop(0), batch)
+        while number < len(of_log) and of_log[number]["offset"] <= batch["lastOffset"]:
+            yield record_line(of_log[number], batch)
+            number += 1
 
 
 def entry_lines(frames: Frames, segment: Segment, path: Path) -> Iterator[str]:
@@ -154,7 +173,8 @@ def test_rows_are_what_kafka_prints_of_every_topic(
 ) -> None:
     log_dir = golden_a.root / stage
     frames = Frames(spark, log_dir)
-    check_records_of_consumers(frames, log_dir)
+    records = frames.records()
+    check_records_of_consumers(frames, records, log_dir)
     paths = {segment: Path(row["path"]) for segment, row in frames.segments.items()}
     assert {path.parent.name for path in paths.values()} == {
         path.parent.name for path in log_dir.glob("*/*.log")
@@ -162,7 +182,7 @@ def test_rows_are_what_kafka_prints_of_every_topic(
     expected = dumped(tools, paths.values(), "--deep-iteration", "--print-data-log")
     found: list[str] = []
     for segment, path in paths.items():
-        found += [f"Dumping {path}", *"\n".join(log_lines(frames, segment)).split("\n")]
+        found += [f"Dumping {path}", *"\n".join(log_lines(frames, segment, records)).split("\n")]
     assert_same(found, expected)
     for suffix in (".index", ".timeindex", ".txnindex"):
         files = {
@@ -178,12 +198,40 @@ def test_rows_are_what_kafka_prints_of_every_topic(
         assert_same(found, expected)
 
 
-def check_records_of_consumers(frames: Frames, log_dir: Path) -> None:
+def test_rows_of_old_magics_and_of_wrong_crcs_are_what_kafka_prints(
+    tmp_path: Path, spark: Any, tools: KafkaTools
+) -> None:
+    log = LogBuilder("log-0")
+    for offset, (magic, attributes) in enumerate([(0, 0), (1, 0), (1, 8)]):
+        message = build_legacy_message(
+            offset=offset, magic=magic, key=b"k", value=b"v", timestamp=7, attributes=attributes
+        )
+        log.append(message if offset else message[:-1] + b"w")
+    for magic in (0, 1):
+        records = [Record(3 + 5 * magic + step, 50 - step, b"k", b"v") for step in range(5)]
+        log.append(build_legacy_wrapper(records, magic=magic, codec=Codec.GZIP))
+    log.batch([(b"k", b"v")] * 3, delete_horizon_ms=1_700_000_000_000)
+    log.append(build_batch([Record(16, 5, b"k", b"v")], base_offset=16)[:-2] + b"w\0")
+    log.batch([(b"k", b"v")] * 3, codec=Codec.ZSTD, producer=(7, 1), transactional=True)
+    log.roll()
+    frames = Frames(spark, write_log_dir(tmp_path, [log]))
+    paths = [Path(row["path"]) for row in frames.segments.values()]
+    found: list[str] = []
+    for segment, path in zip(frames.segments, paths, strict=True):
+        found += [f"Dumping {path}", f"Log starting offset: {segment[2]}"]
+        found += [batch_line(row) for row in frames.batches[segment]]
+    assert sum(line.endswith("isvalid: false") for line in found) == 2
+    assert_same(found, dumped(tools, paths))
+
+
+def check_records_of_consumers(
+    frames: Frames, records: Mapping[Log, list[Row]], log_dir: Path
+) -> None:
     """Checks that a consumer's records are those without control records from the log start on."""
     starts = read_checkpoint(log_dir / "log-start-offset-checkpoint")
     expected = {
         (*log, row["offset"])
-        for log, rows in frames.records.items()
+        for log, rows in records.items()
         for row in rows
         if not row["isControl"] and row["offset"] >= starts.get("-".join(map(str, log)), 0)
     }

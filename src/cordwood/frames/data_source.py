@@ -150,7 +150,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # as above
 
     def narrow(self, each: Filter) -> None:
         """Leaves out what a filter shows not to be wanted."""
-        self._wanted = _narrowed(self._wanted, each, self._table)
+        self._wanted = narrowed(self._wanted, each, self._table)
 
     def partitions(self) -> Sequence[InputPartition]:
         parts = self._table.parts(self._options, self._wanted)
@@ -213,7 +213,7 @@ def _batches(partition: InputPartition, options: FrameOptions) -> Iterator[pa.Re
     return chain.from_iterable(table.batches(each, options) for each in partition.parts)
 
 
-def _narrowed(wanted: Wanted, each: Filter, table: Table) -> Wanted:
+def narrowed(wanted: Wanted, each: Filter, table: Table) -> Wanted:
     """The wanted part, of which a filter that is not known leaves all."""
     if not isinstance(each, _COLUMN_FILTERS) or len(each.attribute) != 1:
         return wanted
