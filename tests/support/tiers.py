@@ -30,6 +30,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/compat/",
     "tests/spark/",
     "tests/crash/test_chaos.py",
+    "tests/crash/test_kill_archive_clean.py",
     "tests/crash/test_cluster_soak.py",
     "tests/crash/test_cluster_up.py",
     "tests/crash/test_local_cluster.py",
