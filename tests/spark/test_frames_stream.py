@@ -107,11 +107,11 @@ def test_a_query_that_fails_and_is_started_again_has_each_record_once(
     logs.grow("a-0", 10)
     sink.fails_at = 4
     with pytest.raises(StreamingQueryException, match="batch 4 of 10"):
-        started(spark, logs, sink, checkpoint).awaitTermination()
+        started(spark, logs, sink, checkpoint, maxBytesPerTrigger="1000000").awaitTermination()
     logs.grow("a-0", 10)
     logs.grow("b-0", 3)
     sink.fails_at = None
-    started(spark, logs, sink, checkpoint).awaitTermination()
+    started(spark, logs, sink, checkpoint, minOffsetsPerTrigger="1000").awaitTermination()
     assert sink.batches[4] == [("a", 0, offset) for offset in range(60, 70)]
     assert sink.rows == rows_of({"a-0": 80, "a-1": 20, "b-0": 3})
     last = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
@@ -123,6 +123,7 @@ def test_a_query_that_runs_reads_what_comes_and_no_open_transaction(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     logs, sink = Logs(tmp_path), Sink()
+    logs.manager.verify_transactions(is_enabled=False)
     logs.grow("a-0", 2)
     frame = (
         spark.readStream.format("cordwood")

@@ -22,6 +22,7 @@ from support.log_builder import LogBuilder, write_log_dir
 
 Row = dict[str, Any]
 NAMES = tuple(RECORDS.schema.names)
+ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def read(log_dir: Path, wanted: Wanted | None = None, **options: str) -> list[Row]:
@@ -213,9 +214,21 @@ def test_a_broker_that_runs_has_all_records_up_to_its_high_watermark(tmp_path: P
     log.batch([(b"c", b"3")])
     log.recovery_point, log.high_watermark = 0, 2
     log_dir = write_log_dir(tmp_path, [log], clean_shutdown=False)
-    for isolation in ("read_uncommitted", "read_committed"):
+    for isolation in ISOLATIONS:
         assert [row["offset"] for row in read(log_dir, isolation=isolation)] == [0, 1]
     assert [row["offset"] for row in read(log_dir, isolation="all")] == [0, 1, 2]
+
+
+def test_a_copy_without_snapshots_has_its_open_transactions(tmp_path: Path) -> None:
+    log = LogBuilder("log-0")
+    log.put(b"a", b"1")
+    log.put(b"b", b"2", producer=(7, 0), transactional=True)
+    log.put(b"c", b"3")
+    log.write(tmp_path / "log-0")
+    for path in (tmp_path / "log-0").glob("*.snapshot"):
+        path.unlink()
+    found = {each: len(read(tmp_path, isolation=each)) for each in ISOLATIONS}
+    assert found == {"read_uncommitted": 3, "read_committed": 1}
 
 
 def test_timestamps_that_spark_does_not_have_are_its_first_and_last(tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ class LoadRequest:
     syncs its parent. `on_segment` is called with (number, of how many) before each segment that is
     recovered, `on_warning` for damage. With `is_in_use` a broker has the log open: a Kafka makes
     the index files of a segment at their first use (LazyIndex), so that those of segments above the
-    recovery point may not be there yet.
+    recovery point may not be there yet. With `for_reading` a log without any producer snapshot is
+    read for its producers although it was closed: it may be a copy of one that was not.
     """
 
     directory: Path
@@ -110,6 +111,7 @@ class LoadRequest:
     sync_name: bool = True
     policy: RecoveryPolicy = RecoveryPolicy.RECOVER
     is_in_use: bool = False
+    for_reading: bool = False
     on_segment: Callable[[int, int], None] | None = None
     on_warning: Callable[[str], None] = _log.warning
 
@@ -234,7 +236,8 @@ class _Loader:
             log_start_offset=start,
             log_end_offset=end,
             now_ms=self._context.clock.now_ms(),
-            reload_from_clean_shutdown=self._request.clean_shutdown,
+            reload_from_clean_shutdown=self._request.clean_shutdown
+            and not self._request.for_reading,
             # A recovery would have cut the log at a damaged batch.
             is_strict=not self._keeps,
         )

@@ -153,6 +153,7 @@ def load_offline_log(
             log_start_offset=checkpointed_start,
             policy=RecoveryPolicy.KEEP,
             is_in_use=is_in_use,
+            for_reading=for_reading,
             on_warning=warnings.append,
         )
     )
