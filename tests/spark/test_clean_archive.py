@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from cordwood.frames.data_source import register
 from support.clean import run_clean
 from support.golden import Golden
 from support.object_storage.server import (
@@ -19,6 +21,7 @@ from support.object_storage.server import (
     SECRET_KEY,
     ObjectStorageServer,
 )
+from support.spark_servers import standalone_cluster
 
 pytestmark = pytest.mark.spark
 
@@ -84,3 +87,38 @@ def test_a_cleaned_archive_restored_is_the_directory_cleaned(
     cordwood("verify", str(restored))
     again = run_clean([s3], "--defaults", now_ms=now_ms).report
     assert not [each for each in again["partitions"] if each["status"] == "cleaned"]
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.nightly)])
+def test_workers_of_a_cluster_make_the_same_bytes_as_one_task_here(
+    s3: str, golden_a: Golden, tmp_path: Path, workers: int
+) -> None:
+    found = []
+    (tmp_path / "spark").mkdir()
+    with standalone_cluster(tmp_path / "spark", workers=workers) as address:
+        for number, master in enumerate(("local[1]", address)):
+            url, restored = f"{s3}/{number}", tmp_path / f"restored-{number}"
+            cordwood("archive", str(golden_a.root / "before"), url, "--active")
+            run_clean([url], "--defaults", "--master", master, now_ms=golden_a.cleaned_at_ms)
+            cordwood("restore", url, str(restored))
+            found.append(dict(contents(restored)))
+    assert found[0] == found[1]
+
+
+def test_the_records_of_an_archive_are_those_of_the_directory(
+    s3: str, golden_a: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = golden_a.root / "before-2"
+    cordwood("archive", str(log_dir), s3, "--active")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = session.getOrCreate()
+    try:
+        register(spark)
+        for table in ("records", "batches", "offsets", "transactions"):
+            reader = spark.read.format("cordwood").option("table", table)
+            mine, theirs = reader.load(s3), reader.load(str(log_dir))
+            assert mine.count() > 0
+            assert mine.exceptAll(theirs).count() == theirs.exceptAll(mine).count() == 0
+    finally:
+        spark.stop()

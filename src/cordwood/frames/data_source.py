@@ -53,6 +53,7 @@ from cordwood.frames.table import Table
 from cordwood.frames.tasks import tasks_of
 from cordwood.frames.wanted import Wanted
 from cordwood.model.errors import ConfigError
+from cordwood.storage.log_dir_urls import mount_again
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,6 +210,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
 def _batches(partition: InputPartition, options: FrameOptions) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, _Task), "a partition of a reader of this source"
+    mount_again(options.log_dirs)
     table = table_of(options.table)
     return chain.from_iterable(table.batches(each, options) for each in partition.parts)
 

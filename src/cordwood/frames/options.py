@@ -12,6 +12,7 @@ from cordwood.frames.decoding.encoding import Encoding, parse_encodings
 from cordwood.frames.option_values import number_of, parse_number
 from cordwood.frames.wanted import Isolation, Wanted
 from cordwood.model.errors import ConfigError
+from cordwood.storage.log_dir_urls import log_dir_of
 
 #: A part of a table is cut where it is larger, by default.
 SLICE_BYTES: Final = 128 << 20
@@ -79,7 +80,7 @@ def _log_dirs(options: Mapping[str, str]) -> tuple[Path, ...]:
     paths += [options["path"]] if "path" in options else []
     if not paths:
         raise ConfigError("no log directory is given: spark.read.format('cordwood').load(LOG_DIR)")
-    return tuple(map(Path, paths))
+    return tuple(map(log_dir_of, paths))
 
 
 def _isolation(text: str) -> Isolation:

@@ -135,7 +135,11 @@ class ArchiveFileSystem(FileSystem):
         size_bytes, modified_ns = 0, 0
         key = self._key_of(path)
         if key is not None:
-            size_bytes = ObjectFile(self.archive.store, key).size()
+            known = None if self._read is None else self._read.by_key().get(key)
+            if known is None:  # of a manifest before, or in a process that has read none
+                size_bytes = ObjectFile(self.archive.store, key).size()
+            else:
+                size_bytes, modified_ns = known.size_bytes, known.modified_ns
         elif not self.is_directory(path):
             found = self._file(path)
             size_bytes, modified_ns = found.size_bytes, found.modified_ns
@@ -234,6 +238,7 @@ class _Content:
             str(partition): directory_files(manifest)
             for partition, manifest in self.manifests.items()
         }
+        self._by_key: Files | None = None
         self._store = archive.store
         self.read_objects()
 
@@ -250,12 +255,23 @@ class _Content:
                 modified_ns=each.modified_ms * 1_000_000,
             )
 
+    def by_key(self) -> Files:
+        """The objects of all logs, by their keys."""
+        if self._by_key is None:
+            self._by_key = {
+                file.key: file
+                for files in self.partitions.values()
+                for file in files.values()
+                if file.key
+            }
+        return self._by_key
+
     def take(self, manifest: ArchiveManifest) -> None:
         """Has a log be as its next manifest says."""
         partition = manifest.log.topic_partition
         self.manifests[partition] = manifest
         self.partitions[str(partition)] = directory_files(manifest)
-        self._root = None
+        self._root = self._by_key = None
 
     @property
     def root(self) -> Files:

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from cordwood.model.errors import ConfigError
-from cordwood.model.extras import LAKE, require_extra
+from cordwood.storage.log_dir_urls import log_dir_of
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(
@@ -44,14 +44,8 @@ def parse_log_dir(text: str) -> Path:
         BadParameter: it is empty, or the URL is not one of object storage.
         MissingExtraError: what speaks to object storage is not installed.
     """
-    if "://" not in text:
-        return parse_path(text)
-    require_extra(LAKE, what=text)
     try:
-        # What speaks to object storage is loaded where there is some.
-        from cordwood.storage.archives.mount import mount_archive  # noqa: PLC0415
-
-        return mount_archive(text)
+        return log_dir_of(text) if text else parse_path(text)
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
 

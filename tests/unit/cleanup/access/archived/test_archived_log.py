@@ -220,3 +220,14 @@ def test_an_archive_has_no_trash(tmp_path: Path) -> None:
     place = Place(tmp_path, 5)
     with pytest.raises(ConfigError, match="an archive has none"):
         clean_in_process(place.root, {"t": COMPACT}, now_ms=NOW_MS, trash=tmp_path / "trash")
+
+
+def test_an_exact_dry_run_gives_the_numbers_of_the_cleaning(tmp_path: Path) -> None:
+    place = Place(tmp_path, 5)
+    numbers = []
+    for changes in ({"dry_run": True, "measured": True}, {}):
+        report = clean_in_process(place.root, {"t": COMPACT}, now_ms=NOW_MS, force=True, **changes)
+        (row,) = report.partitions
+        assert row.status in {Status.PLANNED, Status.CLEANED}, row.reason
+        numbers.append((row.after, row.discarded))
+    assert numbers[0] == numbers[1]
