@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.archives import archive_in, archived, restored
 from support.clean import digest_tree, run_clean
 from support.compare import require_alike
 from support.golden import Golden
@@ -53,3 +54,17 @@ def test_golden_directories_made_anew_agree_with_kafka(
         run_clean([cleaned], now_ms=now_ms)
         after = golden.root / f"after{suffix}"
         require_alike(cleaned, after, except_for=golden.cleaned_first, include_internal=True)
+
+
+@pytest.mark.parametrize("round_number", [1, 2])
+def test_an_archive_that_is_cleaned_and_restored_agrees_with_kafka(
+    golden_a: Golden, tmp_path: Path, round_number: int
+) -> None:
+    suffix = "" if round_number == 1 else "-2"
+    now_ms = golden_a.cleaned_at_ms if round_number == 1 else golden_a.cleaned_at_2_ms
+    archive = archive_in(tmp_path / "archive")
+    archived(archive, golden_a.root / f"before{suffix}", has_active=True)
+    run_clean([archive.url], now_ms=now_ms)
+    assert restored(archive, tmp_path / "restored").is_complete
+    after = golden_a.root / f"after{suffix}"
+    assert len(require_alike(tmp_path / "restored", after)) == 26

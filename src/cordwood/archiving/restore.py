@@ -314,7 +314,8 @@ class _Restoring:
                 REPLICATION_OFFSET_CHECKPOINT: wanted.end,
             }
             segments = each.manifest.segments
-            if not segments or wanted.first > segments[0].base_offset:
+            base = segments[0].base_offset if segments else each.manifest.end_offset
+            if wanted.first > base:  # as Kafka writes no line of another log
                 found[LOG_START_OFFSET_CHECKPOINT] = wanted.first
             if each.manifest.cleaner_offset is not None:
                 found[CLEANER_OFFSET_CHECKPOINT] = min(each.manifest.cleaner_offset, wanted.end)

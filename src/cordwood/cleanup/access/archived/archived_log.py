@@ -200,7 +200,11 @@ class ArchivedLog(OwnedLog):
         self._commit(
             replace(
                 manifest,
-                segments=tuple(s for s in manifest.segments if s.base_offset not in gone),
+                segments=tuple(
+                    _without_snapshot(each, before=plan.log_start_offset)
+                    for each in manifest.segments
+                    if each.base_offset not in gone
+                ),
                 log_start_offset=plan.log_start_offset,
                 leader_epochs=manifest.epochs_from(plan.log_start_offset),
                 has_active_segment=manifest.has_active_segment and not plan.roll,
@@ -384,6 +388,17 @@ class _Upload:
 
     def end(self) -> None:
         """Does nothing: there is no journal."""
+
+
+def _without_snapshot(segment: ArchivedSegment, *, before: int) -> ArchivedSegment:
+    """A segment without its producer snapshot, if that is of an offset below `before`.
+
+    Source: org.apache.kafka.storage.internals.log.ProducerStateManager.deleteSnapshotsBefore.
+    """
+    if segment.base_offset >= before:
+        return segment
+    kept = [each for each in segment.files if not each.name.endswith(PRODUCER_SNAPSHOT_SUFFIX)]
+    return replace(segment, files=tuple(kept))
 
 
 def _log_file(segment: ArchivedSegment) -> ArchivedFile:
