@@ -174,6 +174,14 @@ class FileSystem(ABC):
         """Whether another process has a file open for writing; False where that is not known."""
         return False
 
+    def digest_of(self, path: Path) -> str:
+        """The SHA-256, in hexadecimal, of a file that this process has written; "" if not known."""
+        return ""
+
+    def look_again_s(self, path: Path) -> float:
+        """How long, at least, to wait between two looks at a file that somebody else may write."""
+        return 0.0
+
     @abstractmethod
     def open(self, path: Path, *, write: bool = False) -> File:
         """Opens a file that is there.
@@ -746,6 +754,14 @@ class MountedFileSystem(FileSystem):
             super().replace_durably(path, data, model=model)
         else:
             fs.replace_durably(path, data, model=model)
+
+    def digest_of(self, path: Path) -> str:
+        """Asks for the digest of a file."""
+        return self.at(path).digest_of(path)
+
+    def look_again_s(self, path: Path) -> float:
+        """Asks how long to wait."""
+        return self.at(path).look_again_s(path)
 
     def lock(self, directory: Path) -> Lock:
         """Takes the lock of a directory."""

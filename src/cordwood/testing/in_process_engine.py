@@ -296,6 +296,7 @@ def _write(
     return RewrittenSegment(
         base_offset=segment.base_offset,
         log_bytes=files.log_bytes,
+        sha256=files.sha256,
         index_bytes=len(indexes[INDEX_SUFFIX]),
         time_index_bytes=len(indexes[TIME_INDEX_SUFFIX]),
         transaction_index_bytes=len(indexes.get(TXN_INDEX_SUFFIX, b"")),

@@ -137,6 +137,11 @@ class CompactionCommitter:
         """The outcome of the compaction; None while groups are left that may be committed."""
         return self.result.outcome
 
+    @property
+    def look_again_s(self) -> float:
+        """How long, at least, to wait between two looks at what tasks have announced."""
+        return self._fs.look_again_s(self._directory)
+
     def reject(self, error: Exception) -> None:
         """Ends the compaction without the groups that are left, unless it has ended; any thread."""
         with self._lock:

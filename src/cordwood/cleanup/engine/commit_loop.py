@@ -112,11 +112,13 @@ def commit_while(
         sparing: look ten times a second where nothing comes for a while, in place of a hundred, so
             that whatever else this process does is not slowed.
     """
-    wait_s = _POLL_S
+    least_s = max([_POLL_S, *(each.look_again_s for each in committers)])
+    wait_s = least_s
     while is_executing():
         moved = commit_ready(committers)
         tick()
-        wait_s = _POLL_S if moved or not sparing else min(_POLL_MAX_S, 1.2 * wait_s)
+        slower_s = min(_POLL_MAX_S, 1.2 * wait_s)
+        wait_s = least_s if moved or not sparing else max(least_s, slower_s)
         if not moved:
             pause(wait_s)
     commit_ready(committers)

@@ -86,6 +86,7 @@ class _SegmentOutput:
             transaction_index_bytes=len(indexes.get(TXN_INDEX_SUFFIX, b"")),
             first_batch_timestamp=self._first_batch_timestamp,
             largest_timestamp=max(newest, indexed),
+            sha256=self._files.sha256,
         )
 
     def _offset_index(self) -> bytes:

@@ -15,6 +15,7 @@ from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
 
 _THROTTLE_STEP_S = 0.2
+_LOOK_AGAIN_S = 0.2
 
 
 # What a task did not use of its rate for longer is lost, as in Kafka's Throttler.
@@ -53,6 +54,7 @@ class ProgressFile:
         # When all that was moved is in time; None before the first move.
         self._in_time_at_s: float | None = None
         self._written_at = 0.0
+        self._look_again_s = max(_LOOK_AGAIN_S, fs.look_again_s(self._directory))
         self._is_discarded = False
 
     def __call__(self, count: int) -> None:
@@ -63,7 +65,7 @@ class ProgressFile:
         """
         self._bytes += count
         now = self._clock.monotonic_s()
-        if now - self._written_at > 0.2:
+        if now - self._written_at > self._look_again_s:
             self._written_at = now
             self._require_wanted()
             write_progress(self._path, self._bytes, fs=self._fs)

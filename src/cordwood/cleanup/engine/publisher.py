@@ -127,7 +127,7 @@ class Publisher:
                 continue
             if clock.monotonic_s() > deadline:
                 raise EngineError("the owner of the compaction has ended")
-            pause(_WAIT_S)
+            pause(max(_WAIT_S, self._fs.look_again_s(self._directory)))
 
     def _finish(self, spec: RewriteSpec, output: Output) -> Path:
         manifest = output.finish()

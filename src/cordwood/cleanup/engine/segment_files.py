@@ -40,6 +40,10 @@ class SegmentFiles(Protocol):
             NoSpaceError, StagingError: a file cannot be written; all are removed again.
         """
 
+    @property
+    def sha256(self) -> dict[str, str]:
+        """The digests of the files by suffix, once they are finished; none that is not known."""
+
     def discard(self) -> None:
         """Removes everything, as far as it can be."""
 
@@ -63,6 +67,12 @@ class StagedFiles:
         with staging_errors(log):
             self._log = FileWriter(log, fs=fs)
         self._is_closed = False
+        self._sha256: dict[str, str] = {}
+
+    @property
+    def sha256(self) -> dict[str, str]:
+        """The digests that the file system knows."""
+        return self._sha256
 
     @property
     def log_bytes(self) -> int:
@@ -94,6 +104,9 @@ class StagedFiles:
                 writer.close()
         for suffix in (LOG_SUFFIX, *indexes):
             path = self._paths[suffix]
+            digest = self._fs.digest_of(path)
+            if digest:
+                self._sha256[suffix] = digest
             self._fs.take_after(path, self._model)
             if suffix != TXN_INDEX_SUFFIX:
                 self._fs.set_modified(path, self._modified_ns)
@@ -112,6 +125,7 @@ class CountedFiles:
 
     def __init__(self) -> None:
         self.log_bytes = 0
+        self.sha256: dict[str, str] = {}
 
     def write_log(self, data: Buffer) -> None:
         """Counts the bytes."""

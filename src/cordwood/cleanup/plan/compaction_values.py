@@ -81,7 +81,8 @@ class RewrittenSegment:
     """A segment that a rewrite has made: its base offset, and the sizes of its files.
 
     `first_batch_timestamp` is the maximum timestamp of the first batch and `largest_timestamp` that
-    of all of them (ms, -1 where there is none).
+    of all of them (ms, -1 where there is none). `sha256` are the digests of its files by suffix, in
+    hexadecimal, if it was staged in an archive.
     """
 
     base_offset: int
@@ -91,6 +92,7 @@ class RewrittenSegment:
     transaction_index_bytes: int = 0
     first_batch_timestamp: int = -1
     largest_timestamp: int = -1
+    sha256: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -69,7 +69,9 @@ class CleanRequest:
     `measured`, a dry run executes compactions without writing anything, and reports the sizes that
     a cleaning would leave. With `compared_with`, which gives settings as `resolve` does, views hold
     what is needed to plan under these, too. A dry run that is `for_reading` has the high watermarks
-    of the checkpoints, also above the recovery points, where nothing is cleaned.
+    of the checkpoints, also above the recovery points, where nothing is cleaned. With
+    `stages_in_archive`, what tasks rewrite of an archive is staged there, and not in a directory
+    that they share with this process.
     """
 
     log_dirs: tuple[Path, ...]
@@ -91,6 +93,7 @@ class CleanRequest:
     retention: bool = True
     compaction: bool = True
     limits: Limits = field(default_factory=Limits)
+    stages_in_archive: bool = False
     trash: Path | None = None
 
     def compared_config(self, topic: str) -> LogConfig | None:

@@ -207,6 +207,7 @@ class PinnedLogs:
             place.partition,
             config=resolved.config,
             scratch=self.scratch,
+            stages_there=self.request.stages_in_archive and not self.request.measured,
             origins=resolved.origin,
             holds=report.holds,
         )

@@ -2,7 +2,8 @@
 
 The directory of the archive is one of a broker that has stopped in good order; its checkpoints are
 made from the manifests, which are read once. Of a topic that was deleted and created again, its
-last log is there. Only files of the log directory itself can be written, as that of legal holds.
+last log is there. Only files of the log directory itself can be written, as that of legal holds,
+and what tasks of a compaction stage.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ from cordwood.storage.archives.archive import Archive
 from cordwood.storage.archives.directory_files import DirectoryFile, directory_files
 from cordwood.storage.archives.manifest import DATA, DIRECTORY, ArchiveManifest
 from cordwood.storage.archives.object_file import ObjectFile
+from cordwood.storage.archives.staging import Staging
 from cordwood.storage.filesystem import Entry, File, FileFacts, FileSystem, Lock
 
 _MODE: Final = 0o644
+#: How long to wait between two looks at what is staged.
+_LOOK_AGAIN_S: Final = 0.5
 #: What a file system without a limit has free.
 _UNLIMITED: Final = 1 << 62
 
@@ -57,6 +61,7 @@ class ArchiveFileSystem(FileSystem):
         """Reads nothing yet."""
         self.archive = archive
         self.root = root
+        self.staging = Staging(archive.store, root / "staging")
         self._guard = threading.Lock()
         self._read: _Content | None = None
 
@@ -114,6 +119,9 @@ class ArchiveFileSystem(FileSystem):
 
     def entries_in(self, directory: Path) -> list[Entry]:
         """Lists a directory by manifests."""
+        if self.staging.has(directory):
+            names = self.staging.names_in(directory)
+            return [Entry(name, is_directory=False, is_regular=True) for name in names]
         files = self._directory(directory)
         if files is None:
             raise _missing(directory)
@@ -124,11 +132,13 @@ class ArchiveFileSystem(FileSystem):
 
     def exists(self, path: Path) -> bool:
         """Looks a path up."""
+        if self.staging.has(path):
+            return self.staging.size_of(path) is not None
         return self.is_directory(path) or path.name in (self._directory(path.parent) or {})
 
     def is_directory(self, path: Path) -> bool:
         """Looks a path up."""
-        return self._directory(path) is not None
+        return not self.staging.has(path) and self._directory(path) is not None
 
     def facts_of(self, path: Path) -> FileFacts:
         """Gives a file the owner of this process."""
@@ -164,6 +174,8 @@ class ArchiveFileSystem(FileSystem):
 
     def open(self, path: Path, *, write: bool = False) -> File:
         """Opens an object, for reading only."""
+        if self.staging.has(path):
+            return self.staging.open(path)
         if write:
             _refuse(path)
         key = self._key_of(path)
@@ -189,21 +201,35 @@ class ArchiveFileSystem(FileSystem):
         self.archive.store.put(f"{DIRECTORY}{path.name}", bytes(data))
         self._content.read_objects()
 
-    def create(self, path: Path) -> NoReturn:
-        """Refuses."""
-        _refuse(path)
+    def create(self, path: Path) -> File:
+        """Makes a staged file; refuses any other."""
+        return self._staging_of(path).create(path)
 
-    def rename(self, path: Path, target: Path) -> NoReturn:
-        """Refuses."""
-        _refuse(path)
+    def rename(self, path: Path, target: Path) -> None:
+        """Renames a staged file; refuses any other."""
+        self._staging_of(target)
+        self._staging_of(path).rename(path, target)
 
-    def remove(self, path: Path) -> NoReturn:
-        """Refuses."""
-        _refuse(path)
+    def remove(self, path: Path) -> None:
+        """Removes a staged file; refuses any other."""
+        self._staging_of(path).remove(path)
 
-    def make_directory(self, path: Path) -> NoReturn:
-        """Refuses."""
-        _refuse(path)
+    def digest_of(self, path: Path) -> str:
+        """Knows the digest of a staged file."""
+        return self._staging_of(path).digest_of(path)
+
+    def look_again_s(self, path: Path) -> float:
+        """Asks rarely: each look is a request."""
+        return _LOOK_AGAIN_S
+
+    def _staging_of(self, path: Path) -> Staging:
+        if not self.staging.has(path):
+            _refuse(path)
+        return self.staging
+
+    def make_directory(self, path: Path) -> None:
+        """Does nothing for what is staged; refuses any other."""
+        self._staging_of(path)
 
     def remove_directory(self, path: Path) -> NoReturn:
         """Refuses."""
@@ -212,9 +238,9 @@ class ArchiveFileSystem(FileSystem):
     def sync_directory(self, path: Path) -> None:
         """Does nothing: an object lasts when it is put."""
 
-    def set_modified(self, path: Path, modified_ns: int) -> NoReturn:
-        """Refuses."""
-        _refuse(path)
+    def set_modified(self, path: Path, modified_ns: int) -> None:
+        """Does nothing for what is staged; refuses any other."""
+        self._staging_of(path)
 
     def take_after(self, path: Path, model: FileFacts) -> None:
         """Does nothing: an object has no owner."""

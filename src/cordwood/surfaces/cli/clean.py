@@ -17,7 +17,7 @@ from cordwood.cleanup.plan.emptied import Emptied
 from cordwood.cleanup.plan.report import Report
 from cordwood.cleanup.plan.request import CleaningOrder, CleanRequest
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.clean import clean, needs_scratch, require_cleanable
+from cordwood.cleanup.schedule.clean import clean, require_cleanable
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import (
     ConfigError,
@@ -26,6 +26,7 @@ from cordwood.model.errors import (
 )
 from cordwood.queries.cleaning import cleaning_of
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
+from cordwood.storage.filesystem import OS
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.apply_erasures import apply_erasures
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption, sort_option
@@ -207,6 +208,7 @@ def clean_command(
             throttle_bytes=_size_of(throttle, "--throttle"),
             verify=verify,
         ),
+        stages_in_archive=not master.startswith("local"),
         trash=trash,
     )
     _require_sensible(request, no_estimate=no_estimate)
@@ -225,6 +227,17 @@ def clean_command(
         fail("clean", f"{error} {confirm.unchanged.capitalize()}: {_IN_USE_ADVICE}", IN_USE)
     metrics.result, metrics.is_success = report, not report.failed
     _end(report, settings.warnings, screen, choice, as_json=as_json)
+
+
+def _shared_dirs(request: CleanRequest) -> list[Path]:
+    """The directories that workers must see.
+
+    Tasks of a measurement write to a scratch directory alone, those of an archive to object
+    storage.
+    """
+    if request.measured:
+        return [temporary_directory()]
+    return [each for each in request.log_dirs if not OS.is_mounted(each)]
 
 
 def _settings_of(options: SettingOptions, *, dry_run: bool) -> Settings:
@@ -258,10 +271,7 @@ def _cleaned(
         engine = CleanEngine(
             master=master,
             memory_bytes=memory_bytes,
-            # Of a measurement, and of an archive, tasks write to a scratch directory alone.
-            shared_dirs=(
-                [temporary_directory()] if needs_scratch(request) else list(request.log_dirs)
-            ),
+            shared_dirs=_shared_dirs(request),
             display=display,
         )
         with closing(engine):

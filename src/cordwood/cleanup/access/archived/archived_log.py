@@ -1,9 +1,9 @@
 """Access to one log of an archive in object storage.
 
-Each change is a new manifest. What tasks rewrite is staged in a directory here, and put as objects
-group by group; the manifest that names them all is committed when the compaction has ended: a
-reader sees the log as it was, or as it is then. Objects that no manifest names any more are
-removed later, as garbage.
+Each change is a new manifest. What tasks rewrite is staged in a directory here and put as objects
+group by group, or put by the tasks themselves. The manifest that names them all is committed when
+the compaction has ended: a reader sees the log as it was, or as it is then. Objects that no
+manifest names any more are removed later, as garbage.
 """
 
 from __future__ import annotations
@@ -33,16 +33,23 @@ from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
+from cordwood.format.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file_name,
+)
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.rng import SystemRng
 from cordwood.storage.archives.archive_filesystem import ArchiveFileSystem
 from cordwood.storage.archives.manifest import (
-    DATA,
     ArchivedFile,
     ArchivedSegment,
     ArchiveManifest,
 )
+from cordwood.storage.archives.staging import staged_key
 from cordwood.storage.filesystem import OS
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
@@ -69,13 +76,15 @@ class ArchivedLog(OwnedLog):
         *,
         config: LogConfig,
         scratch: Path | None,
+        stages_there: bool = False,
         origins: Origins = MappingProxyType({}),
         holds: tuple[str, ...] = (),
     ) -> None:
         """Takes the log's directory in a mounted archive, and the settings in force.
 
         `origins` says where they come from. `scratch` is a directory here for what tasks stage,
-        None if nothing is compacted. With `holds`, the ids of its legal holds, it is only read.
+        None if nothing is compacted; with `stages_there` they stage it in the archive. With
+        `holds`, the ids of its legal holds, it is only read.
         """
         super().__init__(place.topic_partition, place.path, log_dir=place.path.parent, fs=archive)
         self._run = run
@@ -84,6 +93,7 @@ class ArchivedLog(OwnedLog):
         self._origins = origins
         self._holds = holds
         self._scratch = None if scratch is None else scratch / place.path.name
+        self._stages_there = stages_there
         self._due: KnownDue = {}
         self._pinned: Captured | None = None
         self._rewritten: dict[int, tuple[ArchivedSegment, ...]] = {}
@@ -254,8 +264,9 @@ class ArchivedLog(OwnedLog):
 
     def attempt(self, limits: Limits) -> Attempt:
         """Draws token and seed by the random numbers of the system."""
-        free = None if self._scratch is None else OS.free_bytes(self._scratch.parent)
-        return Attempt.drawn(SystemRng(), limits, free_bytes=free or 0)
+        is_here = self._scratch is not None and not self._stages_there
+        place = self._scratch.parent if is_here and self._scratch is not None else self.directory
+        return Attempt.drawn(SystemRng(), limits, free_bytes=OS.free_bytes(place))
 
     def committer(
         self,
@@ -266,14 +277,19 @@ class ArchivedLog(OwnedLog):
         require_allowed: Callable[[], None] = lambda: None,
     ) -> CompactionCommitter:
         """Makes the committer, whose tasks stage their files here."""
-        assert self._scratch is not None, "there is a directory for what is staged"
-        OS.make_directory(self._scratch)
         self._rewritten = {}
         return CompactionCommitter(
-            compaction.staged_in(self._scratch),
+            compaction.staged_in(self._staging_directory()),
             _Upload(self, require_allowed),
             on_first=on_first,
         )
+
+    def _staging_directory(self) -> Path:
+        if self._stages_there:
+            return self._archive.staging.directory_of(self._manifest.log)
+        assert self._scratch is not None, "there is a directory for what is staged"
+        OS.make_directory(self._scratch)
+        return self._scratch
 
     def upload(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """Puts what is staged of a group as objects; they are in no manifest yet."""
@@ -281,31 +297,60 @@ class ArchivedLog(OwnedLog):
         ends = {each.base_offset: each.next_base_offset for each in compaction.segments}
         staged = staged_segments(compaction, manifest)
         nexts = [*(each.base_offset for each in staged[1:]), ends[group[-1]]]
+        modified_ns = next(
+            each.modified_ns for each in compaction.segments if each.base_offset == group[-1]
+        )
+        take = self._staged_there if self._stages_there else self._put
         self._rewritten[number] = tuple(
-            self._put(each, made, next_base)
+            ArchivedSegment(
+                base_offset=each.base_offset,
+                next_base_offset=next_base,
+                largest_timestamp=made.largest_timestamp,
+                files=(*take(each, made, modified_ns), *self._snapshots_of(each.base_offset)),
+            )
             for each, made, next_base in zip(staged, manifest.segments, nexts, strict=True)
         )
 
+    def _snapshots_of(self, base_offset: int) -> list[ArchivedFile]:
+        """The producer snapshot of the segment in whose place a rewritten one comes."""
+        old = [each for each in self._manifest.segments if each.base_offset == base_offset]
+        files = [file for each in old for file in each.files]
+        return [each for each in files if each.name.endswith(PRODUCER_SNAPSHOT_SUFFIX)]
+
+    def _staged_there(
+        self, staged: StagedSegment, made: RewrittenSegment, modified_ns: int
+    ) -> list[ArchivedFile]:
+        """The files that a task has put where they stay; a worker may have another clock."""
+        sizes = {
+            LOG_SUFFIX: made.log_bytes,
+            INDEX_SUFFIX: made.index_bytes,
+            TIME_INDEX_SUFFIX: made.time_index_bytes,
+            TXN_INDEX_SUFFIX: made.transaction_index_bytes,
+        }
+        staging, paths = self._archive.staging, staged.paths()
+        return [
+            ArchivedFile(
+                name=segment_file_name(staged.base_offset, suffix),
+                key=staging.key_of(paths[suffix]),
+                size_bytes=sizes[suffix],
+                sha256=digest,
+                modified_ns=modified_ns // 1_000_000 * 1_000_000,
+            )
+            for suffix, digest in made.sha256.items()
+        ]
+
     def _put(
-        self, staged: StagedSegment, made: RewrittenSegment, next_base: int
-    ) -> ArchivedSegment:
-        place, base = self._manifest.log.place, staged.base_offset
-        stem = f"{DATA}{place}{segment_file_name(base, '')}-{staged.token}"
-        files = []
+        self, staged: StagedSegment, made: RewrittenSegment, modified_ns: int
+    ) -> list[ArchivedFile]:
+        """Puts the files that a task has staged in a directory here."""
+        del made, modified_ns
+        base, files = staged.base_offset, []
         for suffix, path in staged.paths().items():
             if OS.exists(path):
-                files.append(
-                    self._put_file(path, f"{stem}{suffix}", segment_file_name(base, suffix))
-                )
+                key = staged_key(self._manifest.log.place, path.name)
+                files.append(self._put_file(path, key, segment_file_name(base, suffix)))
                 OS.remove(path)
-        old = [s for s in self._manifest.segments if s.base_offset == base]
-        files += [f for s in old for f in s.files if f.name.endswith(PRODUCER_SNAPSHOT_SUFFIX)]
-        return ArchivedSegment(
-            base_offset=base,
-            next_base_offset=next_base,
-            largest_timestamp=made.largest_timestamp,
-            files=tuple(files),
-        )
+        return files
 
     def _put_file(self, path: Path, key: str, name: str) -> ArchivedFile:
         digest = hashlib.sha256()

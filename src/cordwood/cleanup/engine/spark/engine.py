@@ -107,6 +107,7 @@ class _ReportingOwner(CommittersOwner):
         self._shown_at = self._begun_s = 0.0
         self._phase: tuple[Sequence[str], str, int, int] | None = None
         self._committers = {c.compaction.name: c for c in committers}
+        self._show_s = max([_SHOW_S, *(2 * each.look_again_s for each in committers)])
         self._size_bytes = sum(c.compaction.size_bytes for c in committers)
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
@@ -118,7 +119,7 @@ class _ReportingOwner(CommittersOwner):
     def show(self) -> None:
         """Reports the progress, if it is time."""
         phase, now = self._phase, self._clock.monotonic_s()
-        if phase is not None and now - self._shown_at > _SHOW_S:
+        if phase is not None and now - self._shown_at > self._show_s:
             self._shown_at = now
             names, what, total, done = phase
             directories = {Path(self._committers[name].compaction.directory) for name in names}

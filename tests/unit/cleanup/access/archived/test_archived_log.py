@@ -75,13 +75,17 @@ def config_of(rng: random.Random) -> LogConfig:
     )
 
 
+@pytest.mark.parametrize("stages_there", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_a_cleaned_archive_has_the_files_of_the_cleaned_directory(
-    tmp_path: Path, seed: int
+    tmp_path: Path, seed: int, *, stages_there: bool
 ) -> None:
     place, config = Place(tmp_path, seed), config_of(random.Random(seed))
     here = clean_in_process(place.log_dir, {"t": config}, now_ms=NOW_MS)
-    there = clean_in_process(place.root, {"t": config}, now_ms=NOW_MS)
+    there = clean_in_process(
+        place.root, {"t": config}, now_ms=NOW_MS, stages_in_archive=stages_there
+    )
+    assert not list(place.archive.store.list("staging/"))
     assert [each.status for each in there.partitions] == [each.status for each in here.partitions]
     restored(place.archive, tmp_path / "restored")
     expected, found = contents(place.log_dir), contents(tmp_path / "restored")
