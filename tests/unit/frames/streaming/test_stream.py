@@ -205,12 +205,13 @@ def test_a_stream_does_not_pass_what_its_isolation_does_not_see(
     assert query.positions()["log"]["0"] == 5
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed", "all"])
 def test_a_planned_batch_has_its_records_though_the_high_watermark_is_not_known_any_more(
-    tmp_path: Path,
+    tmp_path: Path, isolation: str
 ) -> None:
     log = filled("log-0", 4)
     log_dir = write_log_dir(tmp_path / "d", [log])
-    query = Query(log_dir)
+    query = Query(log_dir, isolation=isolation)
     end = query.plan()
     log.high_watermark = 1
     write_log_dir(log_dir, [log])
@@ -448,6 +449,39 @@ def test_a_planned_batch_of_a_topic_that_was_made_again_since_is_a_loss(tmp_path
     query.restart(failOnDataLoss="false")
     assert query.run(end) == []
     assert query.batch() == of("log-0", range(4))
+
+
+def test_a_topic_that_was_made_again_has_none_of_its_old_partitions(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "d", [filled("log-0", 2), filled("log-1", 2)])
+    query = Query(log_dir, failOnDataLoss="false")
+    query.batch()
+    made_again(log_dir, filled("log-0", 1))
+    assert query.batch() == of("log-0", [0])
+    made_again(log_dir, filled("log-1", 3))
+    assert query.batch() == of("log-1", range(3))
+
+
+def test_a_topic_that_was_made_again_is_not_what_was_there_when_a_stream_was_to_end(
+    tmp_path: Path,
+) -> None:
+    log_dir = write_log_dir(tmp_path / "d", [filled("log-0", 2)])
+    query = Query(log_dir, failOnDataLoss="false", maxOffsetsPerTrigger="1")
+    query.stream.stop_at_end()
+    assert query.batch() == of("log-0", [0])
+    made_again(log_dir, filled("log-0", 4))
+    assert query.batch() == []
+
+
+def test_a_planned_batch_of_a_new_topic_that_is_gone_since_is_a_loss(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "d", [filled("a-0", 1)])
+    query = Query(log_dir)
+    query.batch()
+    write_log_dir(log_dir, [filled("a-0", 1), filled("b-0", 2)])
+    end = query.plan()
+    rewritten(log_dir, [filled("a-0", 1)])
+    query.restart()
+    with pytest.raises(DataLossError, match="b-0: the stream is at offset 0, and it is not there"):
+        query.run(end)
 
 
 def test_a_new_partition_without_its_first_records_is_a_loss(tmp_path: Path) -> None:
