@@ -13,10 +13,14 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from cordwood.frames.data_source import register
+from cordwood.frames.options import parse_options
+from cordwood.frames.streaming.stream import RecordStream
+from cordwood.frames.streaming.stream_options import parse_stream_options
+from cordwood.model.errors import DataLossError
 from support.kafka import RealKafka, poll_until
 from support.workload import Workload
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("kafka_jars")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
 _PROPERTIES: Final = {"replica.high.watermark.checkpoint.interval.ms": "100"}
 _PARTITIONS: Final = 2
@@ -129,6 +133,49 @@ def has_checkpointed(kafka: RealKafka, ends: dict[str, int]) -> bool:
     return found | ends == found
 
 
+def test_records_and_topics_that_are_deleted_at_kafka_are_losses(tmp_path: Path) -> None:
+    properties = {
+        **_PROPERTIES,
+        "log.flush.start.offset.checkpoint.interval.ms": "100",
+        "log.initial.task.delay.ms": "100",
+    }
+    with RealKafka(tmp_path / "kafka", properties=properties) as kafka:
+        admin = kafka.start()
+        work = Workload(kafka, seed=1)
+        work.create({"plain": {}})
+        work.fill("plain", 20)
+        (log_dir,) = kafka.log_dirs
+        given = {"path": str(log_dir), "topics": "plain", "startingOffsets": "earliest"}
+        stream = RecordStream(parse_options(given), parse_stream_options(given))
+        first = stream.first()
+        poll_until(
+            lambda: has_checkpointed(kafka, {"plain-0": 20}), timeout_s=_WAIT_S, what="20 records"
+        )
+        read = stream.latest(first, is_limited=True)
+        assert read["plain"].offsets == {0: 20}
+        deleted = admin.delete_records([TopicPartition("plain", 0, 7)])
+        assert [each.result().low_watermark for each in deleted.values()] == [7]
+        poll_until(
+            lambda: kafka.checkpoint("log-start-offset-checkpoint").get("plain-0") == 7,
+            timeout_s=_WAIT_S,
+            what="a log start offset",
+        )
+        with pytest.raises(DataLossError, match="plain-0: the stream is at offset 0, and the log"):
+            stream.latest(first, is_limited=True)
+        assert stream.latest(read, is_limited=True) == read
+        admin.delete_topics(["plain"])["plain"].result()
+        poll_until(
+            lambda: not (log_dir / "plain-0").exists(), timeout_s=_WAIT_S, what="a deleted topic"
+        )
+        with pytest.raises(DataLossError, match=r"plain-0: .* it is not there any more"):
+            stream.latest(read, is_limited=True)
+        work.create({"plain": {}})
+        work.fill("plain", 30)
+        with pytest.raises(DataLossError, match=f"its id was {read['plain'].topic_id} and is "):
+            stream.latest(read, is_limited=True)
+
+
+@pytest.mark.spark
 def test_a_stream_has_each_committed_record_once_while_kafka_writes_and_queries_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
