@@ -101,6 +101,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "asks the system for limits, mounts and users, and Java for its version",
     ),
     "surfaces/metrics/job_run.py": ({"read_text"}, "reads the file that it replaces, whole"),
+    "surfaces/cli/sql.py": ({"tempfile"}, "where Spark's tasks write a result"),
     "surfaces/cli/user.py": ({"os"}, "asks for the user's name"),
     "surfaces/cli/clean_estimate.py": ({"secrets"}, "draws the secrets of key hashes"),
     "surfaces/cli/apply_erasures.py": ({"secrets"}, "draws the name and the salts of an erasure"),

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cordwood.frames.catalog import TABLES, options_of
 from cordwood.frames.data_source import NAME, register
 from cordwood.frames.options import parse_options
+from cordwood.frames.statements import require_query
 from cordwood.frames.table import Table
 
 if TYPE_CHECKING:
@@ -68,10 +69,11 @@ def query(spark: SparkSession, text: str, *log_dirs: str | Path, **options: str)
         log_dirs, options: as of `views`.
 
     Raises:
-        ConfigError: an option cannot be used.
+        ConfigError: an option cannot be used, or the text is a statement that is no query.
         MissingExtraError: what decodes values is not installed.
         pyspark.errors.AnalysisException: the query cannot be used.
     """
+    require_query(spark, text)
     register(spark)
     paths = {"path": str(log_dirs[0])} if log_dirs else {}
     schemas = {}

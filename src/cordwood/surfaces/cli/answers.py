@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cordwood.archiving.report import ArchiveReport, RestoreReport
 from cordwood.cleanup.erasure.report import SealedReport
+from cordwood.frames.result import QueryResult
 from cordwood.queries.advise.directories import Advice
 from cordwood.queries.broker_log_dirs import ClusterLogDirs
 from cordwood.queries.cleaner import BrokerCleaner, ClusterCleaners
@@ -115,6 +116,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "metadata-quorum describe --replication": Sequence[QuorumReplication],
     "metadata-quorum describe --status": QuorumStatus,
     "restore": RestoreReport,
+    "sql": QueryResult,
     "storage feature-dependencies": Sequence[FeatureNeeds],
     "storage format": FormattedStorage | Messages,
     "storage info": StorageInfo,

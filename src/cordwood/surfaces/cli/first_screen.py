@@ -30,21 +30,19 @@ def first_screen(commands: Mapping[Group, Sequence[tuple[str, str]]]) -> str:
     listed = {group: rows for group, rows in commands.items() if group is not Group.TOOLS}
     title_cells = max(map(len, listed)) + 2
     name_cells = max(len(name) for rows in listed.values() for name, _ in rows) + 2
-    lines = ["Kafka's partition log and its cleanup: a cleaner, a broker, and Kafka's tools.", ""]
+    lines = ["Kafka's partition log and its cleanup: a cleaner, a broker, and Kafka's tools."]
     for group, rows in listed.items():
         for number, (name, summary) in enumerate(rows):
             title = "" if number else group
             lines.append(f"{title:{title_cells}}{name:{name_cells}}{summary}")
     names = ", ".join(name for name, _ in commands[Group.TOOLS])
     lines += [
-        "",
         *textwrap.wrap(
             f"{Group.TOOLS}, with Kafka's flags: {names}",
             _WIDTH,
             subsequent_indent=" " * title_cells,
             break_on_hyphens=False,
         ),
-        "",
         "cordwood COMMAND --help has the options and examples; cordwood --help lists all.",
     ]
     return "\n".join(lines)

@@ -56,6 +56,7 @@ _OWN = {
         "advise", "advise_command", "Advise on the settings of topics.", Group.LOOK
     ),
     "verify": _Subcommand("verify", "verify_command", "Check logs on disk.", Group.LOOK),
+    "sql": _Subcommand("sql", "sql_command", "Query the tables of logs with SQL.", Group.LOOK),
     "docs": _Subcommand("docs", "docs_command", "List and show the documentation.", Group.LOOK),
     "clean": _Subcommand(
         "clean", "clean_command", "Clean a stopped broker's log directories.", Group.CLEAN

@@ -19,6 +19,7 @@ from support.ports import free_port
 
 OWN = (
     "advise",
+    "archive",
     "clean",
     "cleaner",
     "clock",
@@ -27,7 +28,9 @@ OWN = (
     "erase",
     "explain",
     "hold",
+    "restore",
     "serve",
+    "sql",
     "trash",
     "verify",
     "whatif",

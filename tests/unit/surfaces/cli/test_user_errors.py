@@ -98,6 +98,17 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["--log-dir", "new", "--port", "99999999"],
         ["--log-dir", "new", "--override", "listeners=PLAINTEXT://203.0.113.9:1"],
     ],
+    "sql": [
+        ["select 1"],
+        ["select 1", "missing"],
+        ["select 1", ".", "--isolation", "x"],
+        ["select 1", ".", "--value-schema", "a int"],
+        ["select 1", ".", "--json", "--format", "csv"],
+        ["select 1", ".", "--json", "--top", "5"],
+        ["select 1", ".", "--format", "parquet"],
+        ["select 1", ".", "--output", "result.txt"],
+        ["select 1", ".", "--output", "missing/result.csv"],
+    ],
     "storage": [
         ["info", "-c", "missing"],
         ["format", "-c", ".", "-t", "abc", "--standalone"],

@@ -1,4 +1,4 @@
-"""Makes the archive of Spark's classes: a virtual machine does what a compaction needs, and ends.
+"""Makes the archive of Spark's classes: a virtual machine runs a compaction and a query, and ends.
 
 It takes as much processor time as a few cold starts, once; see `class_archive`.
 
@@ -26,6 +26,10 @@ from cordwood.storage.filesystem import OS
 #: Archives of other environments are kept, the most recently used of them.
 _KEPT: Final = 4
 _SECONDS_MAX: Final = 600
+_QUERY: Final = (
+    "SELECT id % 3 AS rest, count(*), max(id), first(CAST(id AS string)) FROM numbers "
+    "WHERE id >= 10 AND id NOT IN (5, 6) GROUP BY 1 ORDER BY 1"
+)
 _NICE: Final = 19
 
 
@@ -93,7 +97,7 @@ def _failure(cache: Path, command: class_archive.Command) -> Path:
 
 
 def _train(context: Any) -> None:
-    """Runs what a compaction runs: tasks, and a merge of what they give by shard."""
+    """Runs what a compaction runs, tasks, and a merge of what they give by shard; and a query."""
     runner = RddRunner(context)
     for _ in range(2):
         runner.run(4, lambda task: [Row(task, 0, b"row")])
@@ -103,6 +107,19 @@ def _train(context: Any) -> None:
             2,
             lambda blocks: [Row(block.chunk, block.kind, block.payload) for block in blocks],
         )
+
+    _train_queries(runner.session())
+
+
+def _train_queries(session: Any) -> None:
+    """Plans and runs what most queries of logs have: views, filters, groups, an order, Arrow."""
+    numbers = session.range(0, 1000, 1, 4)
+    empty = session.createDataFrame(session.sparkContext.emptyRDD(), numbers.schema)
+    for each in (empty, numbers):
+        each.createOrReplaceTempView("numbers")
+        frame = session.sql(_QUERY)
+        frame.mapInArrow(lambda batches: batches, frame.schema).collect()
+        frame.limit(10).toArrow()
 
 
 def _remove_old(cache: Path) -> None:

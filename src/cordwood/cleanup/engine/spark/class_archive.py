@@ -2,7 +2,7 @@
 
 The archive is made once, for one Java, one set of jars and one set of options, in the user's cache
 directory. It is not used if it belongs to another user, or if the virtual machine refuses it.
-`cordwood clean` has it made in the background when it has used Spark without one.
+A command that has used Spark without one has it made in the background.
 
 Source: "Class Data Sharing" in the JDK's guide to the virtual machine; -XX:ArchiveClassesAtExit.
 """
@@ -24,6 +24,8 @@ from cordwood.storage.filesystem import OS
 
 #: The directory of caches, instead of the user's own; empty for none.
 CACHE_VARIABLE: Final = "CORDWOOD_CACHE_DIR"
+#: What the virtual machine has run that made an archive: one that has run less is not used.
+_CONTENTS: Final = "compactions and queries"
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -45,7 +47,7 @@ class Command:
         java = Path(self.java).resolve()
         release = java.parents[1] / "release"
         facts: list[object] = [str(java), release.read_text() if release.exists() else ""]
-        facts += [list(self.options)]
+        facts += [list(self.options), _CONTENTS]
         for jar in self.jars:
             found = jar.stat()
             facts.append([str(jar), found.st_size, found.st_mtime_ns])

@@ -40,8 +40,8 @@ _GATEWAY: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _GATEWAY_S: Final = 600.0
 _LOOK_S: Final = 0.01
 _SOCKET_ADDRESS_BYTES: Final = 104
-#: What this process needs for a first job, and imports while the virtual machine starts.
-_IMPORTED_MEANWHILE: Final = ("pyspark", "cordwood.cleanup.engine.spark.engine")
+#: What this process needs for a first job of a compaction.
+IMPORTS: Final = ("cordwood.cleanup.engine.spark.engine",)
 _OPENED: Final = (
     *("java.io", "java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.nio"),
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
@@ -124,6 +124,7 @@ class Machine:
         jvm_heap: str = JVM_HEAP,
         leads_session: bool = False,
         locks: Sequence[int] = (),
+        imports: Sequence[str] = IMPORTS,
     ) -> None:
         """Prepares.
 
@@ -134,15 +135,19 @@ class Machine:
                 its own; the virtual machine then belongs to that. Else it leads one itself, and
                 signals that a terminal or `timeout` sends to this process's group do not reach it.
             locks: descriptors of locks of run directories that the virtual machine holds as well.
+            imports: modules that this process imports, after PySpark, while a virtual machine for
+                a local master starts.
         """
         self._directory = directory
         self._jvm_heap = jvm_heap
         self._leads_session = leads_session
         self._locks = locks
+        self._imports = imports
         self._archive: class_archive.ClassArchive | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._daemon: subprocess.Popen[bytes] | None = None
         self._gateway: Any = None
+        self._others: tuple[Any, Any] | None = None
         self._context: Any = None
 
     # ---- start
@@ -164,7 +169,9 @@ class Machine:
         else:
             self._archive = class_archive.find(command)
             self._launch(command, [] if self._archive is None else self._archive.flags)
-        threading.Thread(target=_import_meanwhile, name="import-pyspark", daemon=True).start()
+        threading.Thread(
+            target=_import_all, args=(self._imports,), name="import-pyspark", daemon=True
+        ).start()
 
     def _launch(self, command: class_archive.Command, flags: Sequence[str]) -> None:
         own = [f"-Xmx{self._jvm_heap}", f"-Djava.io.tmpdir={self._directory}"]
@@ -204,6 +211,7 @@ class Machine:
         try:
             from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # takes a while to import
 
+            self._others = _taken_from_pyspark()
             conf = SparkConf().setMaster(master).setAppName("cordwood")
             for key, value in _settings(master, self._directory).items():
                 conf.set(key, value)
@@ -308,8 +316,8 @@ class Machine:
                     with suppress(OSError):
                         each.stdin.close()
                 each.wait()
-            if self._gateway is not None:
-                _forget(self._gateway)
+            if self._others is not None:
+                _forget(self._gateway, self._others)
 
     def _is_alive(self) -> bool:
         process = self._gateway.proc
@@ -362,13 +370,26 @@ def _release_nothing(gateway: Any) -> None:
     gateway._gateway_client.is_connected = False
 
 
-def _forget(gateway: Any) -> None:
-    """Makes the next session of this process start its own virtual machine."""
+def _taken_from_pyspark() -> tuple[Any, Any]:
+    """Takes the virtual machine of a session of this process that has ended away from PySpark.
+
+    PySpark would make the next configuration and the next context there, whatever it is given.
+    """
     from pyspark import SparkContext  # noqa: PLC0415  # loaded by now
 
-    with suppress(Exception):  # of Py4J: nobody is at the other end any more
+    others = SparkContext._gateway, SparkContext._jvm
+    if SparkContext._active_spark_context is None:
+        SparkContext._gateway = SparkContext._jvm = None
+    return others
+
+
+def _forget(gateway: Any, others: tuple[Any, Any]) -> None:
+    """Makes the next session of this process use another virtual machine, if there was one."""
+    from pyspark import SparkContext  # noqa: PLC0415  # loaded by now
+
+    with suppress(Exception):  # of Py4J: nobody is at the other end any more, if anybody ever was
         gateway.close(keep_callback_server=False, close_callback_server_connections=True)
-    SparkContext._gateway = SparkContext._jvm = None  # PySpark's, which it never resets itself
+    SparkContext._gateway, SparkContext._jvm = others  # PySpark's, which it never resets itself
 
 
 def _convert_no_numpy() -> None:
@@ -380,9 +401,9 @@ def _convert_no_numpy() -> None:
     ]
 
 
-def _import_meanwhile() -> None:
+def _import_all(modules: Sequence[str]) -> None:
     with suppress(ImportError):  # it is raised again where the module is used
-        for name in _IMPORTED_MEANWHILE:
+        for name in ("pyspark", *modules):
             importlib.import_module(name)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from cordwood.cleanup.engine.run_directory import RunDirectory
 from cordwood.cleanup.engine.spark.error_text import first_line_of
-from cordwood.cleanup.engine.spark.machine import JVM_HEAP, Machine, find_java
+from cordwood.cleanup.engine.spark.machine import IMPORTS, JVM_HEAP, Machine, find_java
 from cordwood.cleanup.engine.spark.runner import DataFrameRunner, RddRunner, Runner
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.environment import environment_variables
@@ -69,10 +69,15 @@ def starting_runner(
     jvm_heap: str = JVM_HEAP,
     leads_session: bool = False,
     locks: Sequence[int] = (),
+    imports: Sequence[str] = IMPORTS,
 ) -> Iterator[Callable[[], Runner]]:
     """Starts Spark in the background; yields a function that waits for the runner, for one call.
 
     A virtual machine for a local master starts meanwhile.
+
+    Args:
+        master: where Spark runs.
+        jvm_heap, leads_session, locks, imports: as `Machine`.
     """
     if master.startswith("sc://"):
         with ExitStack() as stack:
@@ -82,7 +87,11 @@ def starting_runner(
         _require_listening(master, "Spark master" if master.startswith("spark") else "Kubernetes")
     with RunDirectory() as run, _temporary_files_in(run.path):
         machine = Machine(
-            run.path, jvm_heap=jvm_heap, leads_session=leads_session, locks=[run.lock, *locks]
+            run.path,
+            jvm_heap=jvm_heap,
+            leads_session=leads_session,
+            locks=[run.lock, *locks],
+            imports=imports,
         )
 
         def started() -> Runner:
