@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
+from cordwood.cleanup.access.log_access import LogAccess
 from cordwood.cleanup.access.offline.directories import (
     Locks,
     Place,
@@ -16,6 +17,7 @@ from cordwood.cleanup.access.offline.directories import (
 )
 from cordwood.cleanup.access.offline.run import OfflineRun
 from cordwood.cleanup.access.offline.stopped_log import StoppedLog
+from cordwood.cleanup.engine.run_directory import RunDirectory
 from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
@@ -56,6 +58,7 @@ def erase(
     with (
         locked(log_dirs, dry_run=request.dry_run) as locks,
         ThreadPoolExecutor(1, thread_name_prefix="remover") as remover,
+        RunDirectory() if any(map(OS.is_mounted, homes)) else nullcontext() as scratch,
     ):
         holds = HoldRegistry(OS)
         holds.read(homes)
@@ -63,7 +66,8 @@ def erase(
         run = OfflineRun(
             clock=SystemClock(), now_ms=request.now_ms, remover=remover, only_reads=request.dry_run
         )
-        finder = _Finder(request, erasing, homes, holds, run)
+        scratch_dir = None if scratch is None else scratch.path
+        finder = _Finder(request, erasing, homes, holds, run, scratch_dir)
         finder.find(find_places(log_dirs), locks)
         finder.find_elsewhere()
         finder.require_topics()
@@ -91,8 +95,10 @@ class _Finder:
         homes: Sequence[Path],
         holds: HoldRegistry,
         run: OfflineRun,
+        scratch: Path | None,
     ) -> None:
         self._request = request
+        self._scratch = scratch
         self._erasing = erasing
         self._homes = list(homes)
         self._run = run
@@ -139,8 +145,21 @@ class _Finder:
         elif suffix:
             erasing.add_stray(home, path, partition)
         else:
-            access = StoppedLog(self._run, place.log_dir, place.partition, config=config)
-            erasing.add_log(ErasedLog(access, self._request))
+            erasing.add_log(ErasedLog(self._access_to(place, config), self._request))
+
+    def _access_to(self, place: Place, config: LogConfig) -> LogAccess:
+        if not OS.is_mounted(place.partition.path):
+            return StoppedLog(self._run, place.log_dir, place.partition, config=config)
+        # What speaks to object storage is loaded where there is some.
+        from cordwood.cleanup.access.archived.archived_log import (  # noqa: PLC0415
+            ArchivedLog,
+            archive_at,
+        )
+
+        archive = archive_at(place.partition.path)
+        return ArchivedLog(
+            self._run, archive, place.partition, config=config, scratch=self._scratch
+        )
 
     def _refused(
         self, place: Place, config: LogConfig, locks: Locks, *, is_live: bool

@@ -19,6 +19,7 @@ from cordwood.cleanup.erasure.report import (
 )
 from cordwood.cleanup.erasure.stray_files import StrayFile
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.format.file_names import log_file_name
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
 
@@ -148,7 +149,7 @@ def still_planned(
     offsets = within(planned.erased, source.base_offset, source.next_base_offset)
     if not offsets:
         return ()
-    facts = planned.files.get(name or Path(source.path).name)
+    facts = planned.files.get(name or log_file_name(source.base_offset))
     present = present_in(searched, offsets, fs=fs)
     if facts is not None and facts.size == source.size_bytes:
         return present

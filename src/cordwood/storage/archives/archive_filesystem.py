@@ -211,7 +211,11 @@ class ArchiveFileSystem(FileSystem):
         self._staging_of(path).rename(path, target)
 
     def remove(self, path: Path) -> None:
-        """Removes a staged file; refuses any other."""
+        """Removes a staged file, or one of the log directory itself; refuses any other."""
+        if path.parent == self.root and path.name not in _LINES:
+            self.archive.store.delete([f"{DIRECTORY}{path.name}"])
+            self._content.read_objects()
+            return
         self._staging_of(path).remove(path)
 
     def digest_of(self, path: Path) -> str:
