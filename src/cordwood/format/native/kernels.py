@@ -46,6 +46,7 @@ if TYPE_CHECKING or _compiled is None:
         list_records,
     )
     from cordwood.format.native.source.record_longs import record_longs
+    from cordwood.format.native.source.record_rows import partition_rows, put_records
     from cordwood.format.native.source.records import (
         index_batches,
         judge_watched,
@@ -92,8 +93,10 @@ else:
         mark_pinned,
         merge_entries,
         newest_of_shard,
+        partition_rows,
         probe_batches,
         put_header,
+        put_records,
         put_versions,
         record_longs,
         retained_records,
@@ -135,8 +138,10 @@ __all__ = [
     "mark_pinned",
     "merge_entries",
     "newest_of_shard",
+    "partition_rows",
     "probe_batches",
     "put_header",
+    "put_records",
     "put_versions",
     "record_longs",
     "retained_records",

@@ -19,6 +19,7 @@ CALLERS = (
     "unit/cleanup/rules/test_transactions.py",
     "unit/cleanup/estimate/test_distinct_kernels.py",
     "unit/format/native/test_record_fields.py",
+    "unit/format/native/test_record_rows.py",
     "unit/format/native/test_contents.py",
     "unit/format/native/test_kernels_damaged_records.py",
     "unit/storage/append/test_record_walk.py",
