@@ -1,8 +1,9 @@
-"""`spark.read.format("cordwood")`: logs of directories as DataFrames.
+"""`spark.read.format("cordwood")`: logs of directories as DataFrames, and DataFrames as logs.
 
 A task reads its part of a table itself, and hands Arrow batches to Spark. Filters on topic,
 partition, offset and timestamp become searches in indexes, if Spark passes filters on
-(`register` sees to that), and are evaluated by Spark besides.
+(`register` sees to that), and are evaluated by Spark besides. A task that writes turns Arrow
+batches into segments, which `frames/writing/commit.py` puts in place.
 
 Source: pyspark.sql.datasource (SPARK-44076).
 """
@@ -16,8 +17,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamReader,
     EqualTo,
@@ -28,8 +31,9 @@ from pyspark.sql.datasource import (
     InputPartition,
     LessThan,
     LessThanOrEqual,
+    WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -52,7 +56,15 @@ from cordwood.frames.streaming.stream_options import (
 from cordwood.frames.table import Table
 from cordwood.frames.tasks import tasks_of
 from cordwood.frames.wanted import Wanted
+from cordwood.frames.writing.attempt import Staged, write_attempt
+from cordwood.frames.writing.columns import require_columns
+from cordwood.frames.writing.commit import commit_write, discard
+from cordwood.frames.writing.options import parse_write_options
+from cordwood.frames.writing.plan import WritePlan, plan_write
+from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
+from cordwood.model.rng import SystemRng
+from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.log_dir_urls import mount_again
 
 if TYPE_CHECKING:
@@ -105,6 +117,21 @@ class CordwoodDataSource(DataSource):  # type: ignore[misc]  # PySpark is not fo
         """
         del schema
         return _StreamReader(parse_options(self.options), parse_stream_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """The writer of one DataFrame.
+
+        Raises:
+            ConfigError: an option or a column cannot be used, or records were to be replaced.
+            TopicWriteError: the topic cannot be written to.
+            DirectoryInUseError: a broker has the log directory open.
+            OSError: the log directory cannot be read.
+        """
+        if overwrite:
+            raise ConfigError("mode overwrite: the records of a topic are not replaced, use append")
+        require_columns(to_arrow_schema(schema, timezone="UTC"))
+        options = parse_write_options(self.options)
+        return _Writer(plan_write(options, clock=SystemClock(), rng=SystemRng()))
 
 
 @dataclass
@@ -213,6 +240,36 @@ def _batches(partition: InputPartition, options: FrameOptions) -> Iterator[pa.Re
     mount_again(options.log_dirs)
     table = table_of(options.table)
     return chain.from_iterable(table.batches(each, options) for each in partition.parts)
+
+
+@dataclass
+class _Written(WriterCommitMessage):  # type: ignore[misc]  # as above
+    """The segments that one task has written."""
+
+    staged: Staged
+
+
+class _Writer(DataSourceArrowWriter):  # type: ignore[misc]  # as above
+    """Writes a DataFrame; Spark calls `write` in tasks, and one of the others when all ended."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = TaskContext.get()
+        assert task is not None, "Spark calls it in a task"
+        attempt = fresh_uuid(SystemRng()).hex[:16]
+        return _Written(
+            write_attempt(self._plan.attempts, iterator, task=task.partitionId(), attempt=attempt)
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        staged = [each.staged for each in messages if isinstance(each, _Written)]
+        commit_write(self._plan, staged, clock=SystemClock(), rng=SystemRng())
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        del messages  # also what those have left that say nothing
+        discard(self._plan)
 
 
 def narrowed(wanted: Wanted, each: Filter, table: Table) -> Wanted:

@@ -198,6 +198,10 @@ class StagingError(CordwoodError):
     """A file that a compaction writes beside a log's segments failed; the log is as it was."""
 
 
+class TopicWriteError(CordwoodError):
+    """A topic that a DataFrame cannot be written to; nothing of it was."""
+
+
 class EngineError(CordwoodError):
     """Spark could not be started, or cannot access the directories."""
 

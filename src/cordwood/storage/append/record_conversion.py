@@ -77,7 +77,7 @@ def converted(
     else:
         newest = header.base_timestamp + summary.max_timestamp_delta
     is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
-    packed = compress(codec, payload, level=_level(config, codec)) if codec else payload
+    packed = compress(codec, payload, level=target_level(config, codec)) if codec else payload
     converted_header = header._replace(
         base_offset=first_offset,
         batch_length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(packed),
@@ -114,7 +114,7 @@ def _first_delta(payload: Buffer, count: int) -> int:
     return next(iter_facts(payload, count)).timestamp_delta
 
 
-def _level(config: LogConfig, codec: Codec) -> int | None:
+def target_level(config: LogConfig, codec: Codec) -> int | None:
     """The level set for the topic's own codec; the producer's codec has the default one."""
     if config.compression_type != codec.config_name:
         return None

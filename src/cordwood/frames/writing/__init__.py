@@ -1,0 +1,1 @@
+"""Writing a DataFrame as the segments of a topic."""
