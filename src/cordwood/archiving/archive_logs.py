@@ -213,6 +213,7 @@ class _Archiving:
                     base_offset=each.base_offset,
                     next_base_offset=each.next_base_offset,
                     largest_timestamp=each.largest_timestamp,
+                    first_batch_timestamp=each.first_batch_timestamp,
                     files=files,
                 )
             )

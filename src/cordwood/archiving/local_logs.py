@@ -81,6 +81,9 @@ def local_log(captured: Captured, *, has_active: bool, fs: FileSystem) -> LocalL
                 size_bytes=source.size_bytes,
                 modified_ns=source.modified_ns,
                 largest_timestamp=segment.largest_record_timestamp,
+                first_batch_timestamp=None
+                if segment.first_batch_timestamp < 0
+                else segment.first_batch_timestamp,
                 is_active=is_active,
             )
         )

@@ -102,13 +102,20 @@ class ArchivedFile(CamelCase):
 class ArchivedSegment(CamelCase):
     """A segment: its offsets from `base_offset` to before `next_base_offset`, and its files.
 
-    `largest_timestamp` is that of its records (ms), -1 if none has one.
+    `largest_timestamp` is that of its records (ms), -1 if none has one. `first_batch_timestamp` is
+    the largest of its first batch (ms), 2^63 - 1 if there is none, None if it is not known.
     """
 
     base_offset: int
     next_base_offset: int
     largest_timestamp: int
     files: tuple[ArchivedFile, ...]
+    first_batch_timestamp: int | None = None
+
+    @property
+    def log_file(self) -> ArchivedFile:
+        """Its `.log` file."""
+        return next(each for each in self.files if each.name.endswith(".log"))
 
     @property
     def size_bytes(self) -> int:

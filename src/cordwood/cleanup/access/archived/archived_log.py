@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from cordwood.cleanup.access.archived.manifest_capture import ManifestCapture
 from cordwood.cleanup.access.capture import capture_offline
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError, staged_segments
 from cordwood.cleanup.access.due_reader import KnownDue
@@ -29,10 +30,11 @@ from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import Manifest, RewrittenSegment
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.plan.outcome import Committed, Outcome, Rejected
-from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN
+from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -52,7 +54,6 @@ from cordwood.storage.archives.manifest import (
 )
 from cordwood.storage.archives.staging import staged_key
 from cordwood.storage.filesystem import OS
-from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -134,6 +135,30 @@ class ArchivedLog(OwnedLog):
         """Captures the log by its manifest; sources are objects, which never change."""
         del end  # all of it is read
         run, partition, manifest = self._run, self.partition, self._manifest
+        other = run.compared_with(partition.topic)
+        waits = bool(self._config.cordwood_retention_groups)
+        consumed = run.groups.consumed(partition) if waits else NOTHING_KNOWN
+        by_manifest = ManifestCapture(
+            self._archive, manifest, self.directory, config=self._config, other=other
+        )
+        if by_manifest.is_possible:
+            self._pinned = by_manifest.capture(
+                now_ms=run.now_ms,
+                producer_expiration_ms=run.producer_expiration_ms,
+                metadata_version=run.metadata_version,
+                holds=self._holds,
+                consumed=consumed,
+                due=self._due,
+            )
+        else:
+            self._pinned = self._loaded(manifest, consumed=consumed, other=other)
+        return self._pinned
+
+    def _loaded(
+        self, manifest: ArchiveManifest, *, consumed: Consumed, other: LogConfig | None
+    ) -> Captured:
+        """The log as its loader finds it, by the indexes and the end of its files."""
+        run, partition = self._run, self.partition
         offline = load_offline_log(
             self.directory,
             partition,
@@ -151,28 +176,22 @@ class ArchivedLog(OwnedLog):
             for_reading=run.for_reading,
             fs=self._archive,
         )
-        waits = bool(self._config.cordwood_retention_groups)
         captured = capture_offline(
             offline,
             cleaner_checkpoint=manifest.cleaner_offset,
             holds=self._holds,
-            consumed=run.groups.consumed(partition) if waits else NOTHING_KNOWN,
-            other=run.compared_with(partition.topic),
+            consumed=consumed,
+            other=other,
             due=self._due,
         )
-        self._pinned = replace(captured, sources=self._objects_of(captured, manifest))
-        return self._pinned
-
-    def _objects_of(
-        self, captured: Captured, manifest: ArchiveManifest
-    ) -> tuple[SegmentSource, ...]:
-        keys = {each.base_offset: _log_file(each).key for each in manifest.segments}
-        return tuple(
+        keys = {each.base_offset: each.log_file.key for each in manifest.segments}
+        sources = tuple(
             replace(each, path=str(self._archive.object_path(keys[each.base_offset])))
             if each.base_offset in keys
             else each
             for each in captured.sources
         )
+        return replace(captured, sources=sources)
 
     # ---- changes
 
@@ -325,6 +344,7 @@ class ArchivedLog(OwnedLog):
                 base_offset=each.base_offset,
                 next_base_offset=next_base,
                 largest_timestamp=made.largest_timestamp,
+                first_batch_timestamp=_known(made.first_batch_timestamp),
                 files=(*take(each, made, modified_ns), *self._snapshots_of(each.base_offset)),
             )
             for each, made, next_base in zip(staged, manifest.segments, nexts, strict=True)
@@ -469,5 +489,6 @@ def _without_snapshot(segment: ArchivedSegment, *, before: int) -> ArchivedSegme
     return replace(segment, files=tuple(kept))
 
 
-def _log_file(segment: ArchivedSegment) -> ArchivedFile:
-    return next(each for each in segment.files if each.name.endswith(LOG_SUFFIX))
+def _known(first_batch_timestamp: int) -> int:
+    """The timestamp of a first batch as a segment that is opened has it."""
+    return first_batch_timestamp if first_batch_timestamp >= 0 else LONG_MAX
