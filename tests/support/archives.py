@@ -19,16 +19,18 @@ from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.file_names import (
     CLEAN_SHUTDOWN,
-    CLUSTER_METADATA_DIR,
     LEADER_EPOCH_CHECKPOINT,
     LOCK,
+    LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
+    RECOVERY_POINT_CHECKPOINT,
 )
 from cordwood.format.leader_epoch_checkpoint import (
     build_leader_epoch_checkpoint,
     parse_leader_epoch_checkpoint,
 )
+from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.rng import SystemRng
 from cordwood.model.uuids import uuid_text
@@ -47,6 +49,9 @@ from support.object_storage.server import ACCESS_KEY, REGION, SECRET_KEY
 
 #: What differs between a directory that a broker left and one that was restored.
 _OF_A_RUN: Final = frozenset({LOCK, CLEAN_SHUTDOWN})
+_ENDS: Final = RECOVERY_POINT_CHECKPOINT
+_STARTS: Final = LOG_START_OFFSET_CHECKPOINT
+_NO_LINES: Final = (b"", b"0\n0\n")
 
 
 def archive_in(directory: Path) -> Archive:
@@ -117,33 +122,43 @@ def stop(log_dir: Path) -> None:
 def contents(log_dir: Path) -> dict[str, bytes]:
     """The files of a log directory that archiving and restoring keep, by their paths.
 
-    Not kept are leader epochs that begin at the end of a log, producer snapshots that belong to
-    neither a segment nor the end, and what a broker that runs or stops leaves.
+    Not kept are segments of which all records are deleted, leader epochs that begin at the end of a
+    log, producer snapshots that belong to neither a segment nor the end, the order of the lines of
+    checkpoints, and what a broker that runs or stops leaves.
     """
+    ends, starts = (_lines(log_dir / name) for name in (_ENDS, _STARTS))
     found = {}
     for path in sorted(each for each in log_dir.rglob("*") if each.is_file()):
-        name = str(path.relative_to(log_dir))
-        if path.name not in _OF_A_RUN and not _is_stray_snapshot(path):
-            found[name] = path.read_bytes()
-            if path.name == LEADER_EPOCH_CHECKPOINT:
-                found[name] = _epochs_of_records(path)
+        name, partition = str(path.relative_to(log_dir)), path.parent.name
+        start, end = starts.get(partition, 0), ends.get(partition)
+        if path.name in _OF_A_RUN or (end is not None and _is_left(path, start, end)):
+            continue
+        found[name] = path.read_bytes()
+        if path.name == LEADER_EPOCH_CHECKPOINT and end is not None:
+            epochs = parse_leader_epoch_checkpoint(found[name])
+            found[name] = build_leader_epoch_checkpoint([each for each in epochs if each[1] < end])
+        elif path.name.endswith("-offset-checkpoint"):
+            found[name] = b"\n".join(sorted(found[name].splitlines()[2:]))
+        if name.endswith("-checkpoint") and found[name] in _NO_LINES:
+            del found[name]
     return found
 
 
-def _is_stray_snapshot(path: Path) -> bool:
-    if path.suffix != PRODUCER_SNAPSHOT_SUFFIX or path.parent.name == CLUSTER_METADATA_DIR:
+def _lines(checkpoint: Path) -> dict[str, int]:
+    if not checkpoint.exists():
+        return {}
+    found = parse_offset_checkpoint(checkpoint.read_bytes())
+    return {str(partition): offset for partition, offset in found.items()}
+
+
+def _is_left(path: Path, start: int, end: int) -> bool:
+    """Whether a file is of deleted records, or a snapshot of no segment."""
+    if not path.stem.isdigit():
         return False
-    bases = [int(each.stem) for each in path.parent.glob(f"*{LOG_SUFFIX}")]
-    return int(path.stem) <= max(bases) and int(path.stem) not in bases
-
-
-def _epochs_of_records(path: Path) -> bytes:
-    """The leader epochs that begin before the end of the log, which its last snapshot names."""
-    snapshots = [int(each.stem) for each in path.parent.glob(f"*{PRODUCER_SNAPSHOT_SUFFIX}")]
-    bases = [int(each.stem) for each in path.parent.glob(f"*{LOG_SUFFIX}")]
-    end = max([*snapshots, *bases])
-    epochs = parse_leader_epoch_checkpoint(path.read_bytes())
-    return build_leader_epoch_checkpoint([each for each in epochs if each[1] < end])
+    bases = sorted(int(each.stem) for each in path.parent.glob(f"*{LOG_SUFFIX}"))
+    if int(path.stem) not in {*bases, end}:
+        return path.suffix == PRODUCER_SNAPSHOT_SUFFIX
+    return int(path.stem) < max((base for base in bases if base <= start), default=0)
 
 
 # ---- manifests

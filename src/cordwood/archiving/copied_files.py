@@ -13,7 +13,7 @@ from typing import Final
 from cordwood.model.clock import Clock, pause
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.archives.manifest import DATA, ArchivedFile, ArchivedLogId
-from cordwood.storage.filesystem import File, FileSystem
+from cordwood.storage.filesystem import File, FileFacts, FileSystem
 from cordwood.storage.objects.object_store import ObjectStore
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -29,7 +29,7 @@ class ChangedSegmentError(CordwoodError):
 class WantedFile:
     """A file to copy: its first `size_bytes` bytes, all for None; it has to be there if needed.
 
-    With `modified_ns` it has to be the one that was last modified then.
+    With `modified_ns` it has to be the one that was last modified then, and had that size.
     """
 
     path: Path
@@ -109,7 +109,7 @@ class FileCopier:
             return tuple(self._put(log, *each) for each in files)
 
     def _put(
-        self, log: ArchivedLogId, wanted: WantedFile, file: File, modified_ns: int
+        self, log: ArchivedLogId, wanted: WantedFile, file: File, facts: FileFacts
     ) -> ArchivedFile:
         path = wanted.path
         size_bytes = file.size() if wanted.size_bytes is None else wanted.size_bytes
@@ -123,7 +123,7 @@ class FileCopier:
             key=key,
             size_bytes=size_bytes,
             sha256=digest.hexdigest(),
-            modified_ns=modified_ns,
+            modified_ns=facts.modified_ns,
         )
 
     def _chunks(
@@ -146,10 +146,10 @@ class FileCopier:
 
 def _opened(
     stack: ExitStack, wanted: Sequence[WantedFile], fs: FileSystem
-) -> list[tuple[WantedFile, File, int]]:
+) -> list[tuple[WantedFile, File, FileFacts]]:
     """The files, all as they are at one moment: each is still in its place when all are open.
 
-    With each, its modification time.
+    With each, its metadata.
     """
     for _ in range(_TRIES):
         before = [_identity(each.path, fs) for each in wanted]
@@ -159,7 +159,7 @@ def _opened(
                 for each, identity in zip(wanted, before, strict=True):
                     if identity is not None:
                         file = opened.enter_context(closing(fs.open(each.path)))
-                        found.append((each, file, fs.facts_of(each.path).modified_ns))
+                        found.append((each, file, fs.facts_of(each.path)))
             except FileNotFoundError:
                 continue
             # A file that is open keeps its identity: none of another one can be equal to it.
@@ -186,9 +186,11 @@ def _require(wanted: Sequence[WantedFile], found: Sequence[object]) -> None:
             raise ChangedSegmentError(f"{each.path}: there is no such file any more")
 
 
-def _require_planned(found: Sequence[tuple[WantedFile, File, int]]) -> None:
-    for each, _, modified_ns in found:
-        if each.modified_ns not in {None, modified_ns}:
+def _require_planned(found: Sequence[tuple[WantedFile, File, FileFacts]]) -> None:
+    for each, _, facts in found:
+        # A cleaner gives a segment the modification time of the last one of its group.
+        planned = each.modified_ns, each.size_bytes
+        if each.modified_ns is not None and planned != (facts.modified_ns, facts.size_bytes):
             raise ChangedSegmentError(
                 f"{each.path}: it was replaced since the run began; a broker has cleaned it"
             )

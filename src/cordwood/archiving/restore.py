@@ -370,10 +370,11 @@ def _cut(manifest: ArchiveManifest, wanted: _Range) -> ArchiveManifest:
         each
         for each in manifest.segments
         if (each.next_base_offset > wanted.first and each.base_offset < wanted.end)
-        or (is_to_end and each is manifest.segments[-1])
+        or (is_to_end and each.base_offset == wanted.end)  # the active one, empty
     )
     if is_to_end:
-        return replace(manifest, segments=segments)
+        has_active = manifest.has_active_segment and bool(segments)
+        return replace(manifest, segments=segments, has_active_segment=has_active)
     return replace(
         manifest,
         segments=segments,

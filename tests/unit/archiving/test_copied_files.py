@@ -160,10 +160,15 @@ def test_a_file_that_is_removed_when_it_is_open_is_copied(store: ObjectStore) ->
 def test_a_segment_that_was_replaced_since_it_was_planned_is_refused(store: ObjectStore) -> None:
     fs = CleanedFiles(lambda *_: None)
     put_generation(fs, 1)
-    planned = WantedFile(DIRECTORY / f"{BASE}.log", 10, modified_ns=1_000_000, is_needed=True)
-    assert copier(store, fs).copy(LOG, [planned])[0].size_bytes == 10
-    # A merged segment has more bytes than were planned, and a batch may be cut by them.
+    path, size_bytes = DIRECTORY / f"{BASE}.log", len(generation(1, ".log"))
+    planned = WantedFile(path, size_bytes, modified_ns=1_000_000, is_needed=True)
+    assert copier(store, fs).copy(LOG, [planned])[0].size_bytes == size_bytes
     put_generation(fs, 2)
+    with pytest.raises(ChangedSegmentError, match="it was replaced since the run began"):
+        copier(store, fs).copy(LOG, [planned])
+    # A merged segment may have the time of the last one of its group, and more bytes.
+    fs.write_file(path, generation(1, ".log") * 2)
+    fs.set_modified(path, 1_000_000)
     with pytest.raises(ChangedSegmentError, match="it was replaced since the run began"):
         copier(store, fs).copy(LOG, [planned])
 

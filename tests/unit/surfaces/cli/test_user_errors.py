@@ -22,6 +22,15 @@ NOT_UTF8 = "caf\udce9"
 #: For each command, arguments that bring it as far as its work; none of it can succeed here.
 WORK: Mapping[str, Sequence[Sequence[str]]] = {
     "advise": [["missing"], [".", "--max-age", "soon"], [".", "--rate", "5"]],
+    "archive": [
+        ["missing"],
+        ["missing", "file:///proc/nowhere"],
+        ["file", "file:///proc/nowhere"],
+        ["not-formatted", "ftp://host/archive"],
+        ["not-formatted", "s3://"],
+        ["not-formatted", "file:///proc/nowhere", "--throttle", "much"],
+        ["bad-meta", "file:///proc/nowhere"],
+    ],
     "broker-api-versions": [BROKER],
     "clean": [["missing"], ["file"], ["."]],
     "cleaner": [["--url", NOWHERE], ["--log-dir", "missing"], ["--log-dir", "file"]],
@@ -82,6 +91,14 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["--bootstrap-controller", NOBODY, *BROKER[2:], "describe", "--replication"],
         ["describe", "--status"],
         [*BROKER, "nonsense"],
+    ],
+    "restore": [
+        ["missing", "new"],
+        ["ftp://host/archive", "new"],
+        ["s3://", "new"],
+        ["file:///proc/nowhere", "file"],
+        ["file:///proc/nowhere", "new", "--from-time", "soon"],
+        ["file:///proc/nowhere", "new", "--topic", "t"],
     ],
     "serve": [
         ["--config", "missing"],
