@@ -17,6 +17,7 @@ from cordwood.archiving.copied_files import FileCopier, RateLimit, WantedFile
 from cordwood.archiving.local_logs import (
     end_snapshot,
     files_of,
+    first_batch_timestamp,
     local_log,
     log_id,
     metadata_files,
@@ -213,7 +214,7 @@ class _Archiving:
                     base_offset=each.base_offset,
                     next_base_offset=each.next_base_offset,
                     largest_timestamp=each.largest_timestamp,
-                    first_batch_timestamp=each.first_batch_timestamp,
+                    first_batch_timestamp=first_batch_timestamp(each, self._fs),
                     files=files,
                 )
             )

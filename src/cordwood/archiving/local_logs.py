@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from cordwood.archiving.copied_files import WantedFile
 from cordwood.archiving.plan import LocalLog, LocalSegment
 from cordwood.cleanup.plan.captured import Captured
+from cordwood.configs.value import LONG_MAX
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -28,6 +30,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.storage.archives.manifest import ArchivedLogId, LeaderEpoch
 from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.reading.batch_heads import iter_heads
 
 #: The files of a segment beside its log.
 _SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX)
@@ -81,9 +84,6 @@ def local_log(captured: Captured, *, has_active: bool, fs: FileSystem) -> LocalL
                 size_bytes=source.size_bytes,
                 modified_ns=source.modified_ns,
                 largest_timestamp=segment.largest_record_timestamp,
-                first_batch_timestamp=None
-                if segment.first_batch_timestamp < 0
-                else segment.first_batch_timestamp,
                 is_active=is_active,
             )
         )
@@ -130,3 +130,25 @@ def metadata_files(directory: Path, fs: FileSystem) -> Iterator[WantedFile]:
         is_passing = entry.name.endswith((DELETED_SUFFIX, PART_SUFFIX, TEMPORARY_SUFFIX))
         if entry.is_regular and not is_passing:
             yield WantedFile(directory / entry.name)
+
+
+def first_batch_timestamp(segment: LocalSegment, fs: FileSystem) -> int | None:
+    """The largest timestamp of a segment's first batch (ms), 2^63 - 1 if there is none.
+
+    None if the file is not the one that was planned any more, since a broker has compacted it.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    Source: org.apache.kafka.storage.internals.log.LogSegment.getFirstBatchTimestamp.
+    """
+    path = Path(segment.path)
+    try:
+        with closing(fs.open(path)) as file:
+            heads = iter_heads(file, 0, segment.size_bytes, path=path, is_strict=False)
+            first = next(heads, None)
+        if fs.facts_of(path).modified_ns != segment.modified_ns:
+            return None
+    except FileNotFoundError:
+        return None
+    return first.max_timestamp if first is not None and first.max_timestamp >= 0 else LONG_MAX

@@ -27,8 +27,7 @@ class LocalSegment:
     """A segment of a log's directory: its offsets up to before `next_base_offset`, and its log.
 
     `modified_ns` is the modification time of its log, nanoseconds since the epoch;
-    `largest_timestamp` that of its records (ms), -1 if none has one. `first_batch_timestamp` is the
-    largest of its first batch (ms), 2^63 - 1 if there is none, None if it is not known.
+    `largest_timestamp` that of its records (ms), -1 if none has one.
     """
 
     path: str
@@ -38,7 +37,6 @@ class LocalSegment:
     modified_ns: int
     largest_timestamp: int
     is_active: bool = False
-    first_batch_timestamp: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,8 +145,8 @@ class ArchiveFileSystem(FileSystem):
         size_bytes, modified_ns = 0, 0
         key = self._key_of(path)
         if key is not None:
-            known = None if self._read is None else self._read.by_key().get(key)
-            if known is None:  # of a manifest before, or in a process that has read none
+            known = self._known(key)
+            if known is None:
                 size_bytes = ObjectFile(self.archive.store, key).size()
             else:
                 size_bytes, modified_ns = known.size_bytes, known.modified_ns
@@ -180,10 +180,15 @@ class ArchiveFileSystem(FileSystem):
             _refuse(path)
         key = self._key_of(path)
         if key is not None:
-            return ObjectFile(self.archive.store, key)
+            known = self._known(key)
+            return ObjectFile(self.archive.store, key, None if known is None else known.size_bytes)
         if self.is_directory(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         return self._file(path).opened(self.archive.store)
+
+    def _known(self, key: str) -> DirectoryFile | None:
+        """An object of a log; None for one of an earlier manifest, or if none was read here."""
+        return None if self._read is None else self._read.by_key().get(key)
 
     def _key_of(self, path: Path) -> str | None:
         """The key of an object that a path names, None for a path that manifests explain."""
