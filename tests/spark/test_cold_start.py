@@ -149,3 +149,28 @@ def test_a_warm_daemon_ends_with_the_process_that_has_started_it(tmp_path: Path)
     leaders = [int(word) for word in done.stdout.split()]
     assert len(leaders) == 2
     until(lambda: not any(members(leader) for leader in leaders))
+
+
+def test_a_session_that_has_ended_and_the_next_have_virtual_machines_of_their_own() -> None:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  # seconds
+
+    def process_of(context: SparkContext) -> int:
+        assert context._jvm is not None
+        return int(context._jvm.java.lang.ProcessHandle.current().pid())
+
+    own = SparkContext("local[1]", conf=SparkConf().set("spark.ui.enabled", "false"))
+    first = process_of(own)
+    own.stop()
+    with RunDirectory() as directory:
+        machine = Machine(directory.path)
+        try:
+            machine.launch()
+            assert machine._process is not None
+            assert process_of(machine.context("local[1]")) == machine._process.pid != first
+        finally:
+            machine.stop()
+    again = SparkContext("local[1]", conf=SparkConf().set("spark.ui.enabled", "false"))
+    try:
+        assert process_of(again) == first
+    finally:
+        again.stop()

@@ -20,6 +20,8 @@ from cordwood.surfaces.cli.tables import Column, output_width, print_table, shor
 
 #: A text that has fewer cells than this is not worth reading.
 _TEXT_CELLS_MIN: Final = 12
+#: As many has a text where a row takes several lines.
+_STACKED_CELLS: Final = 36
 _GAP_CELLS: Final = 2
 _NULL: Final = "null"
 
@@ -39,36 +41,44 @@ def print_rows(result: StoredResult, rows_max: int) -> None:
     """
     columns = [Column(each.name, is_number=_is_number(each.type)) for each in result.schema]
     rows = [[_cell(value) for value in row] for row in islice(_rows(result), rows_max)]
-    print_table("", columns, fitted(columns, rows, width=output_width()))
+    texts = [not (_is_number(each.type) or _has_one_size(each.type)) for each in result.schema]
+    print_table("", columns, fitted([result.schema.names, *rows], texts, width=output_width())[1:])
 
 
 def fitted(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None
+    rows: Sequence[Sequence[str]], texts: Sequence[bool], *, width: int | None
 ) -> list[list[str]]:
     """The rows with texts shortened to as many cells as a table of that width has for them.
 
     Args:
-        columns: the columns; those of numbers are left as they are.
-        rows: the cells.
+        rows: the cells, first those of the titles, which are left as they are.
+        texts: of each column whether its cells are texts.
         width: in cells; None for no limit.
     """
     if width is None:
         return [list(row) for row in rows]
-    titles = [each.title for each in columns]
-    cells = [max(cell_len(row[at]) for row in [titles, *rows]) for at in range(len(columns))]
-    room = width - _GAP_CELLS * (len(columns) - 1)
-    most = max((each for each in cells), default=0)
-    while most > _TEXT_CELLS_MIN and room < sum(
-        size if column.is_number else min(size, most)
-        for column, size in zip(columns, cells, strict=True)
-    ):
-        most -= 1
+    titles, *others = ([cell_len(cell) for cell in row] for row in rows)
+    cells = [max(sizes) for sizes in zip(titles, *others, strict=True)]
+    room = width - _GAP_CELLS * (len(texts) - 1)
+    fitting = (
+        most
+        for most in range(max(cells, default=0), _TEXT_CELLS_MIN - 1, -1)
+        if room
+        >= sum(
+            max(title, min(size, most)) if is_text else size
+            for is_text, title, size in zip(texts, titles, cells, strict=True)
+        )
+    )
+    most = next(fitting, _STACKED_CELLS)
     return [
-        [
-            cell if column.is_number else shortened(cell, most)
-            for column, cell in zip(columns, row, strict=True)
-        ]
-        for row in rows
+        [*rows[0]],
+        *(
+            [
+                shortened(cell, most) if is_text else cell
+                for is_text, cell in zip(texts, row, strict=True)
+            ]
+            for row in rows[1:]
+        ),
     ]
 
 
@@ -169,6 +179,10 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
+
+
+def _has_one_size(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
 
 
 def _cell(value: Any) -> str:

@@ -123,12 +123,16 @@ def test_a_table_shows_no_control_characters_and_so_many_rows(
 
 def test_texts_are_shortened_until_a_table_fits() -> None:
     columns = [Column("name"), Column("size", is_number=True), Column("text")]
-    rows = [["n" * 30, "123456789", "t" * 200], ["short", "1", "s"]]
-    shown = fitted(columns, rows, width=60)
-    assert shown[1] == rows[1]
-    assert [len(cell) for cell in shown[0]] == [23, 9, 23]
-    lines = table_lines("", columns, shown, width=60)
+    rows = [["name", "size", "text"], ["n" * 30, "123456789", "t" * 200], ["short", "1", "s"]]
+    texts = [True, False, True]
+    shown = fitted(rows, texts, width=60)
+    assert [shown[0], shown[2]] == [rows[0], rows[2]]
+    assert [len(cell) for cell in shown[1]] == [23, 9, 23]
+    lines = table_lines("", columns, shown[1:], width=60)
     assert len(lines) == 4
     assert max(map(len, lines)) <= 60
-    assert fitted(columns, rows, width=None) == rows
-    assert [len(cell) for cell in fitted(columns, rows, width=10)[0]] == [12, 9, 12]
+    assert fitted(rows, texts, width=None) == rows
+    # Where a row takes several lines, more of each text is shown.
+    assert [len(cell) for cell in fitted(rows, texts, width=20)[1]] == [30, 9, 36]
+    titled = [["a title of some length", "text"], ["v" * 30, "t" * 40]]
+    assert [len(cell) for cell in fitted(titled, [True, True], width=44)[1]] == [20, 20]
