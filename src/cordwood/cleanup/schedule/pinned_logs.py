@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from cordwood.cleanup.access.log_access import OwnedLog
@@ -44,6 +44,9 @@ from cordwood.storage.trash import Trash
 
 # Threads that remove old segments: they wait for the disk.
 REMOVERS = 2
+
+# Logs of an archive that are read at a time: each waits for answers.
+_REQUESTS_MAX = 16
 
 
 def offline_groups(request: CleanRequest, places: Sequence[Place] | None = None) -> OfflineGroups:
@@ -237,12 +240,18 @@ class PinnedLogs:
     def _capture_all(self) -> None:
         """Finishes or undoes half-done work, and takes the first view of every partition."""
         started = self.clock.monotonic_s()
-        for owner in self.shown("reading partitions", self.owners):
-            with owner.guard():
-                if not owner.only_reads:
-                    owner.recover()
-                owner.capture()
-                owner.note_before()
+        with ThreadPoolExecutor(_REQUESTS_MAX, thread_name_prefix="archive") as pool:
+            asked = {
+                owner: pool.submit(_capture, owner)
+                for owner in self.owners
+                if OS.is_mounted(Path(owner.report.log_dir))
+                and not owner.config.cordwood_retention_groups  # which all logs share
+            }
+            for owner in self.shown("reading partitions", self.owners):
+                if owner in asked:
+                    asked[owner].result()
+                else:
+                    _capture(owner)
         self.report.timing.capture += self.clock.monotonic_s() - started
 
     def alive(self) -> list[PartitionRun]:
@@ -334,6 +343,14 @@ class PinnedLogs:
         return plan_shared_retention(
             logs, limits, free_bytes=free_bytes, now_ms=self.request.now_ms
         )
+
+
+def _capture(owner: PartitionRun) -> None:
+    with owner.guard():
+        if not owner.only_reads:
+            owner.recover()
+        owner.capture()
+        owner.note_before()
 
 
 def _shared(owner: PartitionRun, view: LogView) -> SharedLog:
