@@ -34,6 +34,11 @@ PART_BYTES: Final = 16 << 20
 #: often it is read, where the connection breaks in the middle of the content.
 _TRIES_MAX: Final = 10
 
+_CLOUD: Final = "169.254.169.254"
+_NO_CREDENTIALS: Final = (
+    "No credentials are set, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
+)
+
 _SCHEMES: Final = ("s3", "gs", "az", "abfs", "abfss", "file")
 
 
@@ -276,4 +281,6 @@ def _read_again(read: Callable[[], bytes]) -> bytes:
 def _reason(error: BaseException) -> str:
     """The first line of an error of obstore, which is followed by how it came about."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    reason = lines[0] if lines else type(error).__name__
+    # Without credentials it asks the machine's cloud for some.
+    return f"{reason}. {_NO_CREDENTIALS}" if _CLOUD in reason else reason

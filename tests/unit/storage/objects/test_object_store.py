@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from obstore.exceptions import BaseError
 
 from cordwood.model.errors import ConfigError
 from cordwood.storage.objects.object_store import (
@@ -14,6 +15,7 @@ from cordwood.storage.objects.object_store import (
     ObjectMissingError,
     ObjectStore,
     ObjectStoreError,
+    _reason,
 )
 
 
@@ -98,3 +100,9 @@ def test_a_store_that_refuses_is_a_typed_error(store: ObjectStore, tmp_path: Pat
     (tmp_path / "a lake").write_text("a file")
     with pytest.raises((ObjectStoreError, ConfigError), match="a lake"):
         store.put("one", b"1")
+
+
+def test_missing_credentials_are_named() -> None:
+    asked = "Error performing PUT http://169.254.169.254/latest/api/token in 1 ms"
+    assert "No credentials are set, as AWS_ACCESS_KEY_ID" in _reason(BaseError(asked))
+    assert _reason(BaseError("Error performing GET http://127.0.0.1:9/")).endswith("9/")
