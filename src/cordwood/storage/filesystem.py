@@ -179,7 +179,7 @@ class FileSystem(ABC):
         return ""
 
     def look_again_s(self, path: Path) -> float:
-        """How long, at least, to wait between two looks at a file that somebody else may write."""
+        """Seconds to wait, at least, between two looks at a file that somebody else may write."""
         return 0.0
 
     @abstractmethod

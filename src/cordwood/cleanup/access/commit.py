@@ -139,7 +139,7 @@ class CompactionCommitter:
 
     @property
     def look_again_s(self) -> float:
-        """How long, at least, to wait between two looks at what tasks have announced."""
+        """Seconds to wait, at least, between two looks at what tasks have announced."""
         return self._fs.look_again_s(self._directory)
 
     def reject(self, error: Exception) -> None:

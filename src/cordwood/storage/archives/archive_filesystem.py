@@ -175,7 +175,7 @@ class ArchiveFileSystem(FileSystem):
     def open(self, path: Path, *, write: bool = False) -> File:
         """Opens an object, for reading only."""
         if self.staging.has(path):
-            return self.staging.open(path)
+            return self.staging.opened(path)
         if write:
             _refuse(path)
         key = self._key_of(path)
@@ -213,7 +213,8 @@ class ArchiveFileSystem(FileSystem):
     def rename(self, path: Path, target: Path) -> None:
         """Renames a staged file; refuses any other."""
         self._staging_of(target)
-        self._staging_of(path).rename(path, target)
+        fs = self._staging_of(path)
+        fs.rename(path, target)
 
     def remove(self, path: Path) -> None:
         """Removes a staged file, or one of the log directory itself; refuses any other."""

@@ -1,4 +1,4 @@
-"""Where tasks of a compaction stage their files in an archive: workers share nothing else.
+"""Staged files of a compaction in an archive: workers on other machines share nothing else.
 
 A rewritten segment's file is put where it will stay, as an object that no manifest names yet; what
 is announced, and the marks of an attempt, are small objects below `staging/`.
@@ -86,7 +86,7 @@ class Staging:
         except ObjectMissingError:
             return None
 
-    def open(self, path: Path) -> File:
+    def opened(self, path: Path) -> File:
         """A file to be read."""
         size_bytes = self.size_of(path)
         if size_bytes is None:

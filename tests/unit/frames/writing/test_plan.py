@@ -1,4 +1,4 @@
-"""What a job finds in log directories of nodes: topics to append to, and what is refused."""
+"""Plans of a job for log directories of nodes: topics to append to, and what is refused."""
 
 from __future__ import annotations
 

@@ -187,8 +187,8 @@ class ManifestCapture:
         return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
     def _parsed(self, file: ArchivedFile, parse: Callable[[bytes], list[T]]) -> list[T]:
-        path = self._archive.object_path(file.key)
+        path, fs = self._archive.object_path(file.key), self._archive
         try:
-            return parse(self._archive.read_bytes(path))
+            return parse(fs.read_bytes(path))
         except CorruptError as error:
             raise error.located(path=str(path)) from error
