@@ -7,6 +7,7 @@ magic 0 and 1, each of which is a row by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -36,9 +37,6 @@ _CODEC_MASK: Final = 0x07
 _CRC_POSITION: Final = 17
 _SEQUENCE_MASK: Final = (1 << 31) - 1
 _IS_VALID: Final = "isValid"
-
-#: By their numbers; a number without a codec is null.
-_CODECS: Final = pa.array([each.config_name for each in Codec] + [None] * (8 - len(Codec)))
 
 _SCHEMA: Final = pa.schema(
     {
@@ -94,6 +92,15 @@ def _last_sequence(rows: _Rows) -> pa.Array:
     return pa.array(np.where(base < 0, -1, (base + delta) & _SEQUENCE_MASK).astype(np.int32))
 
 
+@cache
+def _codec_names() -> pa.Array:
+    """The names of codecs by their numbers; a number without a codec is null.
+
+    The first array of a process has Arrow import pandas, which one that only plans does not need.
+    """
+    return pa.array([each.config_name for each in Codec] + [None] * (8 - len(Codec)))
+
+
 def _delete_horizon(rows: _Rows) -> pa.Array:
     # It takes the place of the base timestamp.
     return pa.array(rows.table[:, rows_of.BASE_TIMESTAMP], mask=~rows.bit(DELETE_HORIZON_BIT))
@@ -128,7 +135,9 @@ _MAKERS: Final[Mapping[str, _Maker]] = {
     "maxTimestamp": lambda rows: timestamps(rows.table[:, rows_of.MAX_TIMESTAMP]),
     "size": _column(rows_of.SIZE, np.int32),
     "magic": _column(rows_of.MAGIC, np.int8),
-    "codec": lambda rows: _CODECS.take(pa.array(rows.table[:, rows_of.ATTRIBUTES] & _CODEC_MASK)),
+    "codec": lambda rows: _codec_names().take(
+        pa.array(rows.table[:, rows_of.ATTRIBUTES] & _CODEC_MASK)
+    ),
     "crc": _crc,
     _IS_VALID: lambda rows: pa.repeat(rows.block.has_valid_crc, len(rows.table)),
 }
