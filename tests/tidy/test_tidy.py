@@ -155,6 +155,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "surfaces/local_cluster/local_node.py": ({"os"}, "the environment of a node"),
     "queries/identity.py": ({"os"}, "the number of this process"),
     "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),
+    "storage/archives/staging.py": ({"os", "tempfile"}, "keeps a file here until it is put"),
     "surfaces/dump/indexes.py": ({"read_bytes"}, "reads an index, whole"),
     "surfaces/dump/snapshots.py": ({"read_bytes"}, "reads a snapshot, whole"),
 }
