@@ -71,7 +71,8 @@ class CleanRequest:
     what is needed to plan under these, too. A dry run that is `for_reading` has the high watermarks
     of the checkpoints, also above the recovery points, where nothing is cleaned. With
     `stages_in_archive`, what tasks rewrite of an archive is staged there, and not in a directory
-    that they share with this process.
+    that they share with this process. Compactions read no more than `bytes_read_max` together, if
+    it is set: those that free most for it are chosen.
     """
 
     log_dirs: tuple[Path, ...]
@@ -94,6 +95,7 @@ class CleanRequest:
     compaction: bool = True
     limits: Limits = field(default_factory=Limits)
     stages_in_archive: bool = False
+    bytes_read_max: int | None = None
     trash: Path | None = None
 
     def compared_config(self, topic: str) -> LogConfig | None:

@@ -33,9 +33,9 @@ from cordwood.cleanup.plan.check_plan import (
 from cordwood.cleanup.plan.compaction import CompactionPlan, plan_compaction
 from cordwood.cleanup.plan.emptied import Emptied
 from cordwood.cleanup.plan.estimates import Estimator
-from cordwood.cleanup.plan.log_compaction import prepare_compaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.plan.report import Report, Size, Status
-from cordwood.cleanup.plan.request import CleanRequest, Listener, Silence
+from cordwood.cleanup.plan.request import CleaningOrder, CleanRequest, Listener, Silence
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.schedule.cleaning import Planned, compact, retain
 from cordwood.cleanup.schedule.cleaning_order import CleaningSchedule, DueLog
@@ -225,6 +225,7 @@ class _Execution:
 
     def __init__(self, logs: PinnedLogs) -> None:
         self._logs = logs
+        self._bytes_left = logs.request.bytes_read_max
 
     def execute(self, engine: EngineFactory) -> None:
         """Retention, compaction, retention, until nothing more changes.
@@ -327,10 +328,28 @@ class _Execution:
         """Compactions in the order of the request; measured ones free nothing, in any order."""
         if self._logs.request.measured:
             return work
+        request = self._logs.request
         by_partition = {owner.view.topic_partition: (owner, planned) for owner, planned in work}
-        due = [_due_log(owner, planned, self._logs.request) for owner, planned in work]
-        ranked = CleaningSchedule(self._logs.request.order).ranked(due)
-        return [by_partition[each.partition] for each in ranked]
+        due = [_due_log(owner, planned, request) for owner, planned in work]
+        order = request.order if self._bytes_left is None else CleaningOrder.FREED
+        ranked = CleaningSchedule(order).ranked(due)
+        chosen = [by_partition[each.partition] for each in ranked]
+        return [each for each in chosen if self._affords(each)]
+
+    def _affords(self, planned: Planned[PartitionRun]) -> bool:
+        """Whether a compaction reads no more than is left of the bound; it counts then."""
+        if self._bytes_left is None:
+            return True
+        owner, committer = planned
+        wanted = bytes_read_by(committer.compaction)
+        if wanted <= self._bytes_left:
+            self._bytes_left -= wanted
+            return True
+        owner.report.warnings.append(
+            f"not compacted: that reads {wanted} bytes, and {self._bytes_left} of what may be "
+            "read (--max-bytes-read) are left"
+        )
+        return False
 
     def finish(self) -> None:
         """Checkpoints of log start offsets, and the sizes after."""
@@ -339,6 +358,12 @@ class _Execution:
             with owner.guard():
                 owner.end()
         self._logs.report.timing.commit += self._logs.clock.monotonic_s() - begun
+
+
+def bytes_read_by(compaction: LogCompaction) -> int:
+    """The bytes that a compaction reads: all once for its keys, once to write, to verify twice."""
+    passes = 4 if compaction.is_verified else 2
+    return passes * compaction.size_bytes
 
 
 def _due_log(owner: PartitionRun, committer: CompactionCommitter, request: CleanRequest) -> DueLog:

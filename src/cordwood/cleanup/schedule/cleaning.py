@@ -125,7 +125,8 @@ def compact(
         owners: of the logs.
         engine: starts the engine; called only if a log is due.
         now_ms: decides about delete horizons.
-        arranged: puts what is planned in the order in which the engine gets it.
+        arranged: puts what is planned in the order in which the engine gets it; what it leaves out
+            is not compacted.
 
     Raises:
         OSError, CordwoodError: a log cannot be read, planned or finished, if `LogOwner.guard` lets
@@ -141,6 +142,8 @@ def compact(
     if not work:
         return []
     work = arranged(work)
+    if not work:
+        return []
     execute(engine(), work)
     for owner, committer in work:
         with owner.guard():

@@ -156,6 +156,10 @@ def clean_command(
     max_extra_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Extra disk space a rewrite may take.")
     ] = None,
+    max_bytes_read: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="What compactions may read together, best first."),
+    ] = None,
     throttle: Annotated[
         str | None, typer.Option(metavar="RATE", help="Bytes read per second, such as 50M.")
     ] = None,
@@ -208,6 +212,7 @@ def clean_command(
             throttle_bytes=_size_of(throttle, "--throttle"),
             verify=verify,
         ),
+        bytes_read_max=_size_of(max_bytes_read, "--max-bytes-read"),
         stages_in_archive=not master.startswith("local"),
         trash=trash,
     )
