@@ -61,6 +61,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "the one place that changes files for good, and takes the `.lock` of a log directory",
     ),
     "storage/overlay_filesystem.py": ({"os"}, "the system's words for errors"),
+    "storage/read_only.py": ({"os"}, "the system's words for errors"),
     "storage/archives/archive_filesystem.py": (
         {"os"},
         "the system's words for errors, and the user of this process",

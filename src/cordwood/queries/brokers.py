@@ -26,7 +26,7 @@ from cordwood.queries.http_client import (
 )
 from cordwood.queries.identity import NodeIdentity, OtherBroker, read_runtime_file
 from cordwood.serving.addresses import in_url, is_wildcard
-from cordwood.storage.filesystem import DirectoryLock
+from cordwood.storage.filesystem import OS
 
 if TYPE_CHECKING:  # the client is not loaded by commands that read files
     from cordwood.client.addressed import AddressedBroker as KafkaAddress
@@ -247,7 +247,7 @@ def broker_on(log_dir: Path, *, timeout_s: float = ANSWER_S) -> AddressedBroker:
     """
     if not log_dir.is_dir():
         raise CordwoodError(f"--log-dir {log_dir}: there is no such directory")
-    holder = DirectoryLock.holder(log_dir)
+    holder = OS.lock_holder(log_dir)
     if holder is None:
         raise CordwoodError(f"no broker runs on {log_dir}: its .lock is free")
     expected = read_runtime_file(log_dir)

@@ -35,7 +35,7 @@ from cordwood.queries.explain.outlook import outlook
 from cordwood.queries.overdue_cleaning import OverdueCleaning, overdue_cleaning
 from cordwood.queries.partitions import SkippedPartition, partition_name, skipped_partitions
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
-from cordwood.storage.filesystem import OS, DirectoryLock
+from cordwood.storage.filesystem import OS
 from cordwood.storage.log_directory import InUse
 from cordwood.storage.reread import reread
 
@@ -283,7 +283,7 @@ def _log_dir(found: OfflineLogDirectory) -> LogDir:
         disk_bytes=total,
         disk_free_bytes=free,
         stopped_cleanly=found.is_whole,
-        in_use_by=DirectoryLock.holder(found.path),
+        in_use_by=OS.lock_holder(found.path),
     )
 
 

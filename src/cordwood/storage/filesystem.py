@@ -182,6 +182,10 @@ class FileSystem(ABC):
         """Seconds to wait, at least, between two looks at a file that somebody else may write."""
         return 0.0
 
+    def lock_holder(self, directory: Path) -> int | None:
+        """The process that holds Kafka's `.lock` of a directory, as `DirectoryLock.holder`."""
+        return None
+
     @abstractmethod
     def open(self, path: Path, *, write: bool = False) -> File:
         """Opens a file that is there.
@@ -559,6 +563,10 @@ class OsFileSystem(FileSystem):
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
+    def lock_holder(self, directory: Path) -> int | None:
+        """Asks the system for the holder of the lock."""
+        return DirectoryLock.holder(directory)
+
     def open(self, path: Path, *, write: bool = False) -> OsFile:
         """Opens a file, for reading or for both."""
         return OsFile(path, os.O_RDWR if write else os.O_RDONLY)
@@ -702,6 +710,10 @@ class MountedFileSystem(FileSystem):
     def is_open_for_writing(self, path: Path) -> bool:
         """Asks whether another process writes to a file."""
         return self.at(path).is_open_for_writing(path)
+
+    def lock_holder(self, directory: Path) -> int | None:
+        """Asks for the holder of a lock."""
+        return self.at(directory).lock_holder(directory)
 
     def open(self, path: Path, *, write: bool = False) -> File:
         """Opens a file."""

@@ -22,7 +22,7 @@ from cordwood.format.file_names import CLUSTER_METADATA_DIR, DELETE_DIR_SUFFIX, 
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import OS, DirectoryLock, FileSystem
+from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log_directory import InUse
 
 _ATTEMPTS = 5
@@ -155,7 +155,7 @@ class _Directory:
         self._facts_of = facts_of
         self._is_of_broker = log_dir.meta is not None
         self._cleaner_offsets = log_dir.cleaner_offsets.path
-        pid = DirectoryLock.holder(log_dir.path)
+        pid = OS.lock_holder(log_dir.path)
         if pid is not None:
             result.in_use.append(InUse(log_dir=str(log_dir.path), pid=pid))
         self._is_in_use = pid is not None

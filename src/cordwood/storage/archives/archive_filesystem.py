@@ -32,6 +32,7 @@ from cordwood.storage.archives.manifest import DATA, DIRECTORY, ArchiveManifest
 from cordwood.storage.archives.object_file import ObjectFile
 from cordwood.storage.archives.staging import Staging
 from cordwood.storage.filesystem import Entry, File, FileFacts, FileSystem, Lock
+from cordwood.storage.read_only import missing, refuse
 
 _MODE: Final = 0o644
 #: How long to wait between two looks at what is staged.
@@ -112,7 +113,7 @@ class ArchiveFileSystem(FileSystem):
     def _file(self, path: Path) -> DirectoryFile:
         found = (self._directory(path.parent) or {}).get(path.name)
         if found is None:
-            raise _missing(path)
+            raise missing(path)
         return found
 
     # ---- looking
@@ -124,7 +125,7 @@ class ArchiveFileSystem(FileSystem):
             return [Entry(name, is_directory=False, is_regular=True) for name in names]
         files = self._directory(directory)
         if files is None:
-            raise _missing(directory)
+            raise missing(directory)
         entries = [Entry(name, is_directory=False, is_regular=True) for name in files]
         if directory == self.root:
             entries += [Entry(name, is_directory=True) for name in self._content.partitions]
@@ -169,7 +170,7 @@ class ArchiveFileSystem(FileSystem):
     def identity_of(self, path: Path) -> object:
         """Returns the path."""
         if not self.exists(path):
-            raise _missing(path)
+            raise missing(path)
         return path
 
     def open(self, path: Path, *, write: bool = False) -> File:
@@ -177,7 +178,7 @@ class ArchiveFileSystem(FileSystem):
         if self.staging.has(path):
             return self.staging.opened(path)
         if write:
-            _refuse(path)
+            refuse(path)
         key = self._key_of(path)
         if key is not None:
             known = self._known(key)
@@ -202,7 +203,7 @@ class ArchiveFileSystem(FileSystem):
         """Puts a file of the log directory itself, as that of legal holds; refuses any other."""
         del model
         if path.parent != self.root or path.name in _LINES:
-            _refuse(path)
+            refuse(path)
         self.archive.store.put(f"{DIRECTORY}{path.name}", bytes(data))
         self._content.read_objects()
 
@@ -234,7 +235,7 @@ class ArchiveFileSystem(FileSystem):
 
     def _staging_of(self, path: Path) -> Staging:
         if not self.staging.has(path):
-            _refuse(path)
+            refuse(path)
         return self.staging
 
     def make_directory(self, path: Path) -> None:
@@ -243,7 +244,7 @@ class ArchiveFileSystem(FileSystem):
 
     def remove_directory(self, path: Path) -> NoReturn:
         """Refuses."""
-        _refuse(path)
+        refuse(path)
 
     def sync_directory(self, path: Path) -> None:
         """Does nothing: an object lasts when it is put."""
@@ -334,11 +335,3 @@ def _last_logs(manifests: Iterable[ArchiveManifest]) -> dict[TopicPartition, Arc
     for manifest in sorted(manifests, key=lambda each: each.at_ms):
         last[manifest.log.topic_partition] = manifest
     return last
-
-
-def _missing(path: Path) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-
-
-def _refuse(path: Path) -> NoReturn:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))

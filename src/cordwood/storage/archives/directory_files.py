@@ -16,8 +16,10 @@ from cordwood.format.file_names import (
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.storage.archives.manifest import ArchivedFile, ArchiveManifest
-from cordwood.storage.archives.object_file import BytesFile, ObjectFile
+from cordwood.storage.archives.object_file import ObjectFile
+from cordwood.storage.filesystem import File
 from cordwood.storage.objects.object_store import ObjectStore
+from cordwood.storage.read_only import BytesFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,10 @@ class DirectoryFile:
             name=name, size_bytes=len(content), modified_ns=at_ms * 1_000_000, content=content
         )
 
-    def opened(self, store: ObjectStore) -> ObjectFile:
+    def opened(self, store: ObjectStore) -> File:
         """The file, open; of an object nothing is read yet."""
         if self.content is not None:
-            return BytesFile(store, self.name, self.content)
+            return BytesFile(self.name, self.content)
         return ObjectFile(store, self.key, self.size_bytes)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from cordwood.format.varint import Buffer
 from cordwood.storage.objects.object_store import (
     ObjectMissingError,
     ObjectStore,
     ObjectStoreError,
 )
+from cordwood.storage.read_only import ReadOnlyFile
 
 #: What a small read fetches at least: a search of an index reads a few of these.
 BLOCK_BYTES: Final = 64 << 10
@@ -24,7 +24,7 @@ AHEAD_BYTES: Final = 8 << 20
 _BLOCKS_MAX: Final = 16
 
 
-class ObjectFile:
+class ObjectFile(ReadOnlyFile):
     """A `File` that is an object, which never changes; it can only be read.
 
     Every method that reads raises `FileNotFoundError` where the object is gone, and `OSError` where
@@ -33,6 +33,7 @@ class ObjectFile:
 
     def __init__(self, store: ObjectStore, key: str, size_bytes: int | None = None) -> None:
         """Asks nothing yet; the size, if it is not known, with the first read."""
+        super().__init__(store.url_of(key))
         self._store = store
         self._key = key
         self._known_size = size_bytes
@@ -72,12 +73,6 @@ class ObjectFile:
         start = position - first * BLOCK_BYTES
         return found[start : start + size_bytes]
 
-    def read_into(self, view: memoryview, position: int) -> int:
-        """Reads, and copies."""
-        data = self.read_at(len(view), position)
-        view[: len(data)] = data
-        return len(data)
-
     def read_ahead(self) -> None:
         """Has reads fetch more than they are asked for."""
         self._is_sequential = True
@@ -115,37 +110,7 @@ class ObjectFile:
         """The bytes of the object."""
         return self._size
 
-    def fileno(self) -> int:
-        """Has none."""
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._store.url_of(self._key))
-
     def close(self) -> None:
         """Forgets what was fetched."""
         self._blocks.clear()
         self._ahead = b""
-
-    def write_at(self, parts: Sequence[Buffer], position: int) -> None:
-        """Refuses."""
-        raise self._read_only()
-
-    def truncate(self, size_bytes: int) -> None:
-        """Refuses."""
-        raise self._read_only()
-
-    def sync(self) -> None:
-        """Refuses."""
-        raise self._read_only()
-
-    def _read_only(self) -> OSError:
-        return OSError(errno.EROFS, os.strerror(errno.EROFS), self._store.url_of(self._key))
-
-
-class BytesFile(ObjectFile):
-    """A `File` of bytes that are there already."""
-
-    def __init__(self, store: ObjectStore, key: str, content: bytes) -> None:
-        super().__init__(store, key, len(content))
-        self._content = content
-
-    def _get(self, size_bytes: int, position: int) -> bytes:
-        return self._content[position : position + size_bytes]

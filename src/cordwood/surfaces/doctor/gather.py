@@ -32,7 +32,7 @@ from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.model.extras import PACKAGES, missing_packages
 from cordwood.queries.identity import read_runtime_file
 from cordwood.serving.compiled_form import request_path_form
-from cordwood.storage.filesystem import OS, DirectoryLock
+from cordwood.storage.filesystem import OS
 from cordwood.surfaces.doctor.facts import (
     Facts,
     Installation,
@@ -330,7 +330,7 @@ def _contents(facts: LogDirectory, path: Path, home: Path, *, now_ms: int) -> Lo
     node, meta_error = _meta(home)
     holder = None
     with suppress(OSError):
-        holder = DirectoryLock.holder(home)
+        holder = OS.lock_holder(home)
     topics, settings_error = _described(home)
     facts = replace(
         facts,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.storage.archives.object_file import AHEAD_BYTES, BLOCK_BYTES, BytesFile, ObjectFile
+from cordwood.storage.archives.object_file import AHEAD_BYTES, BLOCK_BYTES, ObjectFile
 from cordwood.storage.filesystem import File
 from cordwood.storage.objects.object_store import ObjectStore
 
@@ -104,11 +104,3 @@ def test_it_can_only_be_read(store: ObjectStore, name: str) -> None:
     with pytest.raises(OSError, match="one"):
         getattr(file, name)(*arguments)
     assert store.get("one") == CONTENT
-
-
-def test_bytes_that_are_there_are_read_without_a_request(store: ObjectStore) -> None:
-    file = BytesFile(store, "made", b"0123456789")
-    assert (file.read_at(4, 3), file.read_at(9, 8), file.size()) == (b"3456", b"89", 10)
-    file.read_ahead()
-    assert file.read_at(100, 0) == b"0123456789"
-    assert "get" not in store.usage.requests

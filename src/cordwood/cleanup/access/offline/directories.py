@@ -19,7 +19,7 @@ from cordwood.cleanup.access.offline.log_directory import (
     PartitionDir,
     require_closed,
 )
-from cordwood.storage.filesystem import OS, DirectoryLock, Lock
+from cordwood.storage.filesystem import OS, Lock
 from cordwood.storage.log_directory import InUse, is_log_directory
 
 
@@ -117,7 +117,7 @@ class Locks:
             self._held[identity] = OS.lock(directory)
             return
         self._held[identity] = None
-        pid = DirectoryLock.holder(directory)
+        pid = OS.lock_holder(directory)
         if pid is not None:
             self.in_use.append(InUse(log_dir=str(directory), pid=pid))
 
