@@ -101,6 +101,7 @@ BOTH: Final[Sequence[str]] = (
 SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "golden": ("tests/compat/test_clean_golden.py::test_each_golden_topic_agrees_with_kafka[1]",),
     "replay": ("tests/compat/test_replay.py",),
+    "tiered storage": ("tests/integration/surfaces/test_tiered_log_dir.py",),
     "walkthrough": (
         "tests/compat/test_walkthrough.py::"
         "test_cordwoods_tools_show_what_kafkas_showed_at_kafka[one broker]",

@@ -16,6 +16,7 @@ from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 from cordwood.storage.reread import reread
+from cordwood.storage.tiered.mount import is_tiered as is_mounted_with_tiers
 
 
 class ClusterFacts:
@@ -44,7 +45,8 @@ class ClusterFacts:
             topic_id=topic.topic_id,
             is_compacted=None if policy is None else "compact" in policy.lower(),
             is_alone=len(image.brokers) <= 1 and (found is None or len(found.replicas) <= 1),
-            is_tiered=settings.get("remote.storage.enable", "").lower() == "true",
+            is_tiered=settings.get("remote.storage.enable", "").lower() == "true"
+            and not is_mounted_with_tiers(log_dir),
             record_bytes_max=self._bound_of(image, log_dir, partition.topic),
         )
 

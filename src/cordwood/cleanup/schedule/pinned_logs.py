@@ -40,6 +40,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
+from cordwood.storage.tiered.mount import is_tiered
 from cordwood.storage.trash import Trash
 
 # Threads that remove old segments: they wait for the disk.
@@ -86,6 +87,8 @@ class PinnedLogs:
                 "--trash: an archive has none. What a cleaning removes stays in object storage, "
                 "until garbage is collected that no manifest has named for a day"
             )
+        if not request.dry_run and any(map(is_tiered, request.log_dirs)):
+            raise ConfigError("a log directory is only read together with its tiered logs")
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(
             now_ms=request.now_ms, dry_run=request.dry_run, measured=request.measured
@@ -179,7 +182,8 @@ class PinnedLogs:
     def _owner_of(self, place: Place, report: PartitionReport, resolved: Resolved) -> PartitionRun:
         config = resolved.config
         on_disk: OwnedLog
-        if OS.is_mounted(place.partition.path):
+        path = place.partition.path
+        if OS.is_mounted(path) and not is_tiered(path):
             on_disk = self._archived(place, report, resolved)
         else:
             on_disk = StoppedLog(
@@ -232,8 +236,10 @@ class PinnedLogs:
             )
             return None
         report.warnings += resolved.warnings
-        if resolved.config.remote_storage_enable:
-            report.reason = "tiered storage is on"
+        if resolved.config.remote_storage_enable and not is_tiered(place.path):
+            report.reason = (
+                "tiered storage is on; tiered:///LOG_DIR?remote-dir=DIR reads such a log as a whole"
+            )
             return None
         return resolved
 

@@ -38,10 +38,10 @@ def parse_path(text: str) -> Path:
 
 
 def parse_log_dir(text: str) -> Path:
-    """A log directory: a path, or of the URL of an archive the directory at which it is mounted.
+    """A log directory: a path, or of a URL the directory at which what it names is mounted.
 
     Raises:
-        BadParameter: it is empty, or the URL is not one of object storage.
+        BadParameter: it is empty, or the URL has not the form of one.
         MissingExtraError: what speaks to object storage is not installed.
     """
     try:
