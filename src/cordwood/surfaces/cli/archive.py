@@ -20,7 +20,7 @@ from cordwood.model.extras import LAKE, require_extra
 from cordwood.model.rng import SystemRng
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.reread import reread
-from cordwood.surfaces.cli.byte_progress import ByteProgress, columns
+from cordwood.surfaces.cli.byte_progress import byte_display
 from cordwood.surfaces.cli.command import FAILED, JsonOption, command, print_document
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import TopicsOption
@@ -110,11 +110,8 @@ def archive_command(
         dry_run=dry_run,
     )
     archive = Archive(ObjectStore(places[-1]))
-    with screen.bars(*columns(), transient=True) as bars:
-        shown = bars if screen.is_terminal and not as_json else None
-        report = archive_logs(
-            request, archive, clock=clock, rng=SystemRng(), listener=ByteProgress(shown, "archive")
-        )
+    with byte_display(screen, "archive", shown=not as_json) as listener:
+        report = archive_logs(request, archive, clock=clock, rng=SystemRng(), listener=listener)
     for warning in report.warnings:
         screen.line(warning)
     if as_json:

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 
+from cordwood.surfaces.cli.screen import Screen
 
-def columns() -> tuple[ProgressColumn, ...]:
-    """The columns of the bar."""
-    return (
+
+@contextmanager
+def byte_display(screen: Screen, what: str, *, shown: bool) -> Iterator[ByteProgress]:
+    """A bar on a terminal, gone when the context ends, or a listener that shows nothing."""
+    if not (shown and screen.is_terminal):
+        yield ByteProgress(None, what)
+        return
+    columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
+    with screen.bars(*columns, transient=True) as progress:
+        yield ByteProgress(progress, what)
 
 
 class ByteProgress:

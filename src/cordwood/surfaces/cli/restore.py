@@ -13,7 +13,7 @@ from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.model.extras import LAKE, require_extra
 from cordwood.model.offsets import OFFSET_MAX
 from cordwood.model.rng import SystemRng
-from cordwood.surfaces.cli.byte_progress import ByteProgress, columns
+from cordwood.surfaces.cli.byte_progress import byte_display
 from cordwood.surfaces.cli.command import FAILED, IN_USE, JsonOption, command, print_document
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.screen import Screen
@@ -85,14 +85,13 @@ def restore_command(
         end_ms=-1 if to_time is None else parse_time(to_time, option="--to-time"),
     )
     try:
-        with screen.bars(*columns(), transient=True) as bars:
-            shown = bars if screen.is_terminal and not as_json else None
+        with byte_display(screen, "restore", shown=not as_json) as listener:
             report = restore_logs(
                 request,
                 mounted_archive(url),
                 clock=SystemClock(),
                 rng=SystemRng(),
-                listener=ByteProgress(shown, "restore"),
+                listener=listener,
             )
     except DirectoryInUseError as error:
         fail("restore", error, IN_USE)
