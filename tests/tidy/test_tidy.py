@@ -157,8 +157,6 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "queries/identity.py": ({"os"}, "the number of this process"),
     "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),
     "storage/archives/staging.py": ({"os", "tempfile"}, "keeps a file here until it is put"),
-    "surfaces/dump/indexes.py": ({"read_bytes"}, "reads an index, whole"),
-    "surfaces/dump/snapshots.py": ({"read_bytes"}, "reads a snapshot, whole"),
 }
 
 # Modules of format that parse no file of their own: no page is theirs.

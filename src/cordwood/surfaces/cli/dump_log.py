@@ -19,6 +19,7 @@ from cordwood.format.file_names import (
     TXN_INDEX_SUFFIX,
 )
 from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.log_options import logging_to, parse_log_options
 from cordwood.surfaces.dump.decoders import (
     PayloadDecoder,
@@ -141,7 +142,7 @@ def _dump_file(
     output.begin_file(file.shown)
     suffix = file.suffix
     if suffix in _KNOWN_SUFFIXES:
-        file.path.stat()  # a missing file is reported as missing, whatever its name
+        OS.facts_of(file.path)  # a missing file is reported as missing, whatever its name
     if suffix in {LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX}:
         dump_log_file(file, log_options, findings, output)
     elif suffix == INDEX_SUFFIX:

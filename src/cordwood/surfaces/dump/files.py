@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.storage.log_dir_urls import log_dir_of
+
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
@@ -19,7 +21,15 @@ class NamedFile:
 
     @classmethod
     def parse(cls, argument: str) -> NamedFile:
-        """The file that an argument names."""
+        """The file that an argument names; one in an archive, which is mounted, by its URL.
+
+        Raises:
+            ConfigError: the URL is not one of object storage.
+            MissingExtraError: what speaks to object storage is not installed.
+        """
+        if "://" in argument:
+            archive, partition, name = argument.rsplit("/", 2)
+            return cls(str(log_dir_of(archive) / partition / name))
         single = re.sub("/+", "/", argument)
         return cls(single if single == "/" else single.removesuffix("/"))
 

@@ -17,6 +17,7 @@ from cordwood.format import offset_index, time_index, transaction_index
 from cordwood.format.file_names import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
+from cordwood.storage.filesystem import OS
 from cordwood.storage.reading.batches import SIZE_MAX, LogFile, PlacedBatch
 from cordwood.surfaces.dump.documents import (
     AbortedTransaction,
@@ -53,7 +54,7 @@ class OffsetIndexFile:
     @classmethod
     def read(cls, path: Path) -> OffsetIndexFile:
         """The index in that file."""
-        return cls(base_offset_of(path.name), path.read_bytes())
+        return cls(base_offset_of(path.name), OS.read_bytes(path))
 
     @property
     def count(self) -> int:
@@ -147,7 +148,7 @@ def dump_time_index(
         CorruptError: the index is not sound, or the log cannot be read.
     """
     base_offset = base_offset_of(file.name)
-    data = file.path.read_bytes()
+    data = OS.read_bytes(file.path)
     with LogFile(file.beside(LOG_SUFFIX).path) as log:
         index = OffsetIndexFile.read(file.beside(INDEX_SUFFIX).path)
         if options.is_sanity_check:
@@ -202,7 +203,7 @@ def transaction_entries(path: Path) -> list[tuple[int, ...]]:
         CorruptError: it ends within an entry.
         UnsupportedVersionError: an entry has an unknown version.
     """
-    data = path.read_bytes()
+    data = OS.read_bytes(path)
     if len(data) % transaction_index.ENTRY_BYTES:
         raise CorruptError("transaction index ends within an entry", path=str(path))
     entries = list(_TXN_ENTRY.iter_unpack(data))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from cordwood.format.producer_snapshot import ProducerEntry, parse_producer_snapshot
 from cordwood.format.record import SEQUENCE_MAX
 from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS
 from cordwood.surfaces.dump.documents import SnapshotProducer
 from cordwood.surfaces.dump.files import NamedFile
 from cordwood.surfaces.dump.java_text import java_optional
@@ -17,7 +18,7 @@ from cordwood.surfaces.dump.output import Output
 def dump_producer_snapshot(file: NamedFile, output: Output) -> None:
     """Prints a producer snapshot, or on stderr why it cannot be read."""
     try:
-        entries = parse_producer_snapshot(file.path.read_bytes())
+        entries = parse_producer_snapshot(OS.read_bytes(file.path))
     except CorruptError as error:
         output.error(error.reason)
         return
