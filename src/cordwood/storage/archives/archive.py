@@ -163,6 +163,39 @@ class Archive:
             keys=tuple(each.key for each in gone), size_bytes=sum(each.size_bytes for each in gone)
         )
 
+    def unnamed(self, manifest: ArchiveManifest) -> list[str]:
+        """The keys of a log's objects that no reader of the manifest in force needs.
+
+        Those of a writer that has begun since stay: they are not older than the manifest, by the
+        store's clock, nor named by an earlier one.
+
+        Args:
+            manifest: the one in force.
+
+        Raises:
+            As `manifests`.
+        """
+        put_ms, earlier = 0, []
+        for each in self.store.list(f"{MANIFESTS}{manifest.log.place}"):
+            parsed = parse_manifest_key(each.key)
+            if each.key == manifest.key:
+                put_ms = each.modified_ms
+            elif parsed is not None and parsed[1] < manifest.number:
+                earlier.append(parsed)
+        named = {file.key for file in manifest.files}
+        found = [
+            each for each in self.store.list(f"{DATA}{manifest.log.place}") if each.key not in named
+        ]
+        gone = [each.key for each in found if each.modified_ms < put_ms]
+        left = {each.key for each in found if each.modified_ms >= put_ms}
+        for log, number in sorted(earlier, reverse=True):
+            if not left:
+                break
+            known = left & {file.key for file in self._read(log, number).files}
+            gone += known
+            left -= known
+        return sorted(gone)
+
     def collect(self, garbage: Garbage) -> None:
         """Removes garbage.
 

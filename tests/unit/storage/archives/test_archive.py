@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from cordwood.storage.archives.archive import (
     ManifestConflictError,
 )
 from cordwood.storage.archives.manifest import ArchivedLogId
+from cordwood.storage.objects.object_store import ObjectFacts, ObjectStore
 from cordwood.testing.manual_clock import ManualClock
 from support.archives import archive_in, archived_segment, manifest_of
 from support.log_builder import NOW_MS, TOPIC_ID
@@ -184,3 +186,23 @@ class TestGarbage:
         put(manifest_of(number=4).key, json.dumps(document).encode(), 0)
         with pytest.raises(CorruptError, match="a manifest of version 2"):
             filled.garbage(ManualClock(NOW_MS))
+
+
+def test_objects_of_earlier_manifests_are_unnamed_even_if_put_in_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_in(tmp_path)
+    first = manifest_of(archived_segment(0, 10, run="one"))
+    second = manifest_of(archived_segment(0, 10, run="two"), number=2, run="two")
+    other = "data/" + first.log.place + "00000000000000000000-three.log"
+    for key in (first.files[0].key, second.files[0].key, other):
+        archive.store.put(key, b"0123456789")
+    archive.commit(first)
+    archive.commit(second)
+    real = ObjectStore.list
+
+    def at_one_moment(store: ObjectStore, prefix: str = "") -> Iterator[ObjectFacts]:
+        return (replace(each, modified_ms=1000) for each in real(store, prefix))
+
+    monkeypatch.setattr(ObjectStore, "list", at_one_moment)
+    assert archive.unnamed(second) == [first.files[0].key]

@@ -47,7 +47,6 @@ from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.rng import SystemRng
 from cordwood.storage.archives.archive_filesystem import ArchiveFileSystem
 from cordwood.storage.archives.manifest import (
-    DATA,
     ArchivedFile,
     ArchivedSegment,
     ArchiveManifest,
@@ -266,21 +265,9 @@ class ArchivedLog(OwnedLog):
         )
 
     def remove_deleted(self) -> list[str]:
-        """Removes the objects that no manifest names any more; at once, as an erasure must.
-
-        Those of a writer that has begun since stay: they are not older than the manifest.
-        """
-        manifest, store = self._manifest, self._archive.archive.store
-        named = {file.key for file in manifest.files}
-        (own,) = [
-            each for each in store.list(_directory_of(manifest.key)) if each.key == manifest.key
-        ]
-        gone = sorted(
-            each.key
-            for each in store.list(f"{DATA}{manifest.log.place}")
-            if each.key not in named and each.modified_ms < own.modified_ms
-        )
-        store.delete(gone)
+        """Removes the objects that no manifest names any more; at once, as an erasure must."""
+        gone = self._archive.archive.unnamed(self._manifest)
+        self._archive.archive.store.delete(gone)
         return [key.rpartition("/")[2] for key in gone]
 
     def cleaner_offset(self) -> int | None:
@@ -472,10 +459,6 @@ class _Upload:
 
     def end(self) -> None:
         """Does nothing: there is no journal."""
-
-
-def _directory_of(key: str) -> str:
-    return key[: key.rindex("/") + 1]
 
 
 def _without_snapshot(segment: ArchivedSegment, *, before: int) -> ArchivedSegment:
