@@ -21,20 +21,24 @@ from cordwood.frames.columns import partitions, timestamp_types, timestamps, top
 from cordwood.frames.decoding.encoding import NAMES as ENCODING_OPTIONS
 from cordwood.frames.options import OFFSETS_OPTIONS, PARTITIONS_OPTIONS, FrameOptions
 from cordwood.frames.rows import TIMESTAMP
-from cordwood.frames.slices import Slice, blocks_of, slices_of
+from cordwood.frames.slices import Slice, blocks_of, slices_again, slices_of
 from cordwood.frames.streaming.stream_options import STREAM_OPTIONS
 from cordwood.frames.survey import captured_logs
 from cordwood.frames.table import Table
-from cordwood.frames.wanted import Wanted
+from cordwood.frames.wanted import Isolation, Wanted
+from cordwood.model.errors import CorruptError
 from cordwood.model.utf8 import decode_utf8
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.storage.reading.block import Block, Flags, Ints, Payload
 from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import ReadBounds
+from cordwood.storage.reread import reread
 
 #: An Arrow batch has no more bytes of keys, values and headers, unless one record has.
 BATCH_BYTES_MAX: Final = 32 << 20
 
+#: How often a slice is read whose segment is replaced meanwhile.
+_ATTEMPTS: Final = 3
 _SEQUENCE_MASK = (1 << 31) - 1
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -163,15 +167,33 @@ class RecordReader:
         """Takes names of columns, in the order wanted."""
         self._names = list(columns)
         self._makers = [_MAKERS[name] for name in columns]
+        self._next_offset = 0
 
     def read(self, part: Slice) -> Iterator[pa.RecordBatch]:
         """The records of a slice, in the order of offsets.
 
+        Of a segment that was compacted since it was cut these are the records that are left.
+
         Raises:
-            CorruptError: a batch or a record cannot be read, or the segment is another one than
-                that which was cut; names the file and the position.
-            OSError: the file cannot be read.
+            CorruptError: a batch or a record cannot be read; names the file and the position.
+            OSError: the file cannot be read, or was deleted with records of the slice.
         """
+        return self._read(part, _ATTEMPTS)
+
+    def _read(self, part: Slice, attempts: int) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._read_once(part)
+        except (FileNotFoundError, CorruptError):
+            again = slices_again(part, self._next_offset) if attempts > 1 else None
+            if again is None:
+                raise
+        else:
+            return
+        for each in again:
+            yield from self._read(each, attempts - 1)
+
+    def _read_once(self, part: Slice) -> Iterator[pa.RecordBatch]:
+        self._next_offset = part.first_offset
         reader = SegmentReader(bounds=ReadBounds(record_bytes_max=part.record_bytes_max))
         aborted = AbortedTransactions(part.aborted)
         for block in blocks_of(part, reader):
@@ -192,8 +214,9 @@ class RecordReader:
             last = int(np.searchsorted(behind, before + BATCH_BYTES_MAX, side="right"))
             last = max(last, first + 1)
             some = rows._replace(fields=rows.fields[first:last], batches=rows.batches[first:last])
-            yield pa.RecordBatch.from_arrays([make(some) for make in self._makers], self._names)
-            first = last
+            batch = pa.RecordBatch.from_arrays([make(some) for make in self._makers], self._names)
+            first, self._next_offset = last, int(some.fields[-1, fields.OFFSET]) + 1
+            yield batch
 
 
 def _listed(part: Slice, payload: Payload) -> _Rows:
@@ -221,7 +244,7 @@ def _wanted_batches(block: Block, part: Slice, aborted: AbortedTransactions) -> 
     )
     wanted &= block.counts > 0
     attributes = table[:, rows_of.ATTRIBUTES]
-    if not part.has_control:
+    if part.isolation is not Isolation.ALL:
         wanted &= (attributes & CONTROL_BIT) == 0
     if aborted:
         of_transactions = wanted & ((attributes & TRANSACTIONAL_BIT) != 0)
@@ -234,11 +257,16 @@ def _wanted_batches(block: Block, part: Slice, aborted: AbortedTransactions) -> 
 
 
 def _parts(options: FrameOptions, wanted: Wanted) -> list[Slice]:
-    return [
-        each
-        for captured in captured_logs(options, wanted)
-        for each in slices_of(captured, wanted, options.isolation, slice_bytes=options.slice_bytes)
-    ]
+    # A segment may be replaced between the capture and the search in its index.
+    return reread(
+        lambda: [
+            each
+            for captured in captured_logs(options, wanted)
+            for each in slices_of(
+                captured, wanted, options.isolation, slice_bytes=options.slice_bytes
+            )
+        ]
+    )
 
 
 def _read(part: Slice, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

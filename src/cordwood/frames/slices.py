@@ -14,9 +14,10 @@ from cordwood.format.batch_header import HEADER_BYTES, MAGIC
 from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from cordwood.format.native import batches as rows_of
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.frames.options import SLICE_BYTES
+from cordwood.frames.options import SLICE_BYTES, parse_options
+from cordwood.frames.survey import captured_logs
 from cordwood.frames.wanted import Isolation, Wanted
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.batch_heads import parse_head
@@ -36,11 +37,12 @@ class Slice:
 
     Its records are those with offsets from `first_offset` to before `end_offset`, and timestamps of
     `first_ms` or later; -1 for all. Batches of
-    `aborted` transactions are left out, and control batches, unless `has_control`. A compressed
-    record is no larger than `record_bytes_max`.
+    `aborted` transactions are left out, and what else `isolation` does not see. A compressed record
+    is no larger than `record_bytes_max`.
 
     `base_offset` is that of the batch at `start`, None if it is not known: by it a reader sees that
-    a compacted segment is there in place of the one that was cut.
+    a compacted segment is there in place of the one that was cut. `next_offset` is that of the
+    batch behind the last one, None where the segment ends, or the wanted offsets.
     """
 
     partition: TopicPartition
@@ -50,9 +52,10 @@ class Slice:
     end_offset: int
     first_ms: int
     aborted: tuple[AbortedTransaction, ...]
-    has_control: bool
+    isolation: Isolation
     record_bytes_max: int
     base_offset: int | None = None
+    next_offset: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -144,10 +147,45 @@ def slices_of(
             end_offset=end,
             first_ms=wanted.first_ms,
             aborted=aborted,
-            has_control=isolation is Isolation.ALL,
+            isolation=isolation,
             record_bytes_max=view.config.max_decompressed_message_bytes,
         )
         yield from _cut(_narrowed(whole, wanted, fs), slice_bytes, fs)
+
+
+def committed_below(captured: Captured, end: int) -> Captured:
+    """The log, of which records below `end` are known to be committed, and their transactions."""
+    view = captured.view
+    return captured.seen_as(
+        replace(
+            view,
+            high_watermark=max(view.high_watermark, end),
+            last_stable_offset=max(view.last_stable_offset, end),
+        )
+    )
+
+
+def slices_again(part: Slice, first_offset: int) -> list[Slice] | None:
+    """The records of a slice from an offset on, cut again in the log as it is now.
+
+    Those that a compaction has removed meanwhile are missing. None if others are, or the log.
+    """
+    source = part.source
+    first = max(first_offset, source.base_offset, part.base_offset or 0)
+    end = min(part.end_offset, source.next_base_offset)
+    if part.next_offset is not None:
+        end = min(end, part.next_offset)
+    try:
+        (captured,) = captured_logs(
+            parse_options({"path": str(Path(source.path).parent)}), Wanted()
+        )
+    except (CordwoodError, OSError, ValueError):
+        return None
+    view = captured.view
+    if view.log_start_offset > first or view.log_end_offset < end:
+        return None
+    wanted = Wanted(first_offset=first, end_offset=end, first_ms=part.first_ms)
+    return list(slices_of(committed_below(captured, end), wanted, part.isolation))
 
 
 def end_within(slices: Sequence[Slice], bytes_max: int, *, fs: FileSystem = OS) -> int:
@@ -213,10 +251,15 @@ def _cut(whole: Slice, slice_bytes: int, fs: FileSystem) -> Iterator[Slice]:
     start, base_offset, offsets = whole.start, whole.base_offset, _offset_index(source, fs)
     for part in range(1, parts):
         position = offsets.lookup_on_disk(first + count * part // parts).position
-        if start < position < source.size_bytes:
+        if not start < position < source.size_bytes:
+            continue
+        next_offset = _base_at(source, position, fs)
+        if next_offset is not None:
             cut = replace(source, size_bytes=position)
-            yield replace(whole, source=cut, start=start, base_offset=base_offset)
-            start, base_offset = position, _base_at(source, position, fs)
+            yield replace(
+                whole, source=cut, start=start, base_offset=base_offset, next_offset=next_offset
+            )
+            start, base_offset = position, next_offset
     if start < source.size_bytes:
         yield replace(whole, start=start, base_offset=base_offset)
 

@@ -15,6 +15,7 @@ from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.frames.options import parse_options
 from cordwood.frames.records import RECORDS
+from cordwood.frames.slices import Slice
 from cordwood.frames.wanted import Wanted
 from cordwood.model.errors import CorruptError
 from support.golden import Golden
@@ -173,7 +174,20 @@ def test_one_offset_is_read_from_two_intervals_of_the_index_at_most(tmp_path: Pa
     assert found == [{"key": b"5005", "offset": 5005}]
 
 
-def test_a_segment_that_was_compacted_since_the_read_was_planned_is_refused(tmp_path: Path) -> None:
+def planned(log_dir: Path, first_offset: int) -> list[Slice]:
+    """The slices of 10,000 bytes from an offset on."""
+    options = parse_options({"path": str(log_dir), "slicebytes": "10000"})
+    return list(RECORDS.parts(options, Wanted(first_offset=first_offset)))  # type: ignore[arg-type]
+
+
+def offsets_of(part: Slice) -> Iterator[int]:
+    for batch in RECORDS.read(part, ("offset",)):
+        yield from batch.column(0).to_pylist()
+
+
+def test_a_segment_that_was_compacted_since_it_was_cut_has_the_records_that_are_left(
+    tmp_path: Path,
+) -> None:
     before, after = LogBuilder("log-0"), LogBuilder("log-0")
     for number in range(200):
         before.put(b"k", b"v" * 100)
@@ -181,16 +195,42 @@ def test_a_segment_that_was_compacted_since_the_read_was_planned_is_refused(tmp_
             after.put(b"k", b"v" * 100)
         else:
             after.skip(1)
-    for _ in range(200):
+    for _ in range(200):  # of segments that were put together with it
         after.put(b"k", b"v" * 100)
     log_dir = write_log_dir(tmp_path, [before])
-    options = parse_options({"path": str(log_dir), "slicebytes": "10000"})
-    parts = RECORDS.parts(options, Wanted(first_offset=90))
+    parts = planned(log_dir, 90)
     assert len(parts) == 2
     write_log_dir(tmp_path, [after])
-    for part in parts:
-        with pytest.raises(CorruptError, match=r"the batch of offset \d+ where that of \d+ was at"):
-            list(RECORDS.read(part, ("offset",)))
+    # Where these slices begin, and end, batches of other offsets begin and end now.
+    assert [each for part in parts for each in offsets_of(part)] == list(range(91, 200, 2))
+
+
+def test_a_slice_that_ends_early_is_read_on_in_the_compacted_segment(tmp_path: Path) -> None:
+    before, after = LogBuilder("log-0"), LogBuilder("log-0")
+    for _ in range(10):
+        before.put(b"k", b"v" * (1 << 20))
+    for number in range(6):
+        after.put(b"k", b"v" * (1 << 20))
+        after.skip(number % 2)
+    after.put(b"k", b"v" * (1 << 20))
+    log_dir = write_log_dir(tmp_path, [before])
+    options = parse_options({"path": str(log_dir)})
+    (part,) = RECORDS.parts(options, Wanted())
+    write_log_dir(tmp_path, [after])
+    # The first ones have come from the file before it ends too early.
+    assert list(offsets_of(part)) == [0, 1, 3, 4, 6, 7, 9]  # type: ignore[arg-type]
+
+
+def test_a_segment_that_was_deleted_since_it_was_cut_is_an_error(tmp_path: Path) -> None:
+    log = LogBuilder("log-0")
+    for _ in range(3):
+        log.put(b"k", b"v")
+        log.roll()
+    log_dir = write_log_dir(tmp_path, [log])
+    (first, *_) = planned(log_dir, 0)
+    (log_dir / "log-0" / "00000000000000000000.log").unlink()
+    with pytest.raises(FileNotFoundError):
+        list(offsets_of(first))
 
 
 def test_an_index_of_another_segment_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.frames.options import FrameOptions
 from cordwood.frames.records import RecordReader
-from cordwood.frames.slices import Slice, end_within, slices_of, visible_end
+from cordwood.frames.slices import Slice, committed_below, end_within, slices_of, visible_end
 from cordwood.frames.streaming.limits import shares
 from cordwood.frames.streaming.positions import Positions, TopicPosition
 from cordwood.frames.streaming.stream_options import EARLIEST, LATEST, StreamOptions
@@ -25,6 +25,7 @@ from cordwood.frames.wanted import Wanted
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, DataLossError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.reread import reread
 
 _log = logging.getLogger(__name__)
 
@@ -114,16 +115,23 @@ class RecordStream:
         Raises:
             DataLossError: records at `start` are gone, and the options do not allow for that.
         """
+        # A segment may be replaced between the capture and the search in its index.
+        found = reread(lambda: self._latest(start, is_limited=is_limited))
+        return start if found is None else found
+
+    def _latest(self, start: Positions, *, is_limited: bool) -> Positions | None:
+        """Does what `latest` says; None if there is too little to read."""
         topics = self._captured()
         begins = self._continued(start, topics)
         ends = {
             partition: max(begin, self._end_within_target(partition, topics))
             for partition, begin in begins.items()
         }
+        count = sum(ends.values()) - sum(begins.values())
         if is_limited:
-            if self._waits(sum(ends.values()) - sum(begins.values())):
-                return start
             ends = self._limited(begins, ends, topics)
+            if self._waits(count):
+                return None
         found: dict[str, TopicPosition] = {}
         for name in sorted({*start, *topics}):
             known, topic = start.get(name, _NOWHERE), topics.get(name)
@@ -145,7 +153,10 @@ class RecordStream:
         Raises:
             DataLossError: records between them are gone, and the options do not allow for that.
         """
-        planned = self._planned
+        return reread(lambda: self._parts(start, end))
+
+    def _parts(self, start: Positions, end: Positions) -> list[Slice]:
+        planned, self._planned = self._planned, None
         topics = planned[1] if planned and planned[0] == end else self._captured()
         begins = self._continued(_of_same_topics(start, end), topics)
         parts: list[Slice] = []
@@ -166,13 +177,7 @@ class RecordStream:
         if view.log_end_offset < end:
             self._lose(view.topic_partition, end, "ends", view.log_end_offset)
             end = view.log_end_offset
-        return captured.seen_as(
-            replace(
-                view,
-                high_watermark=max(view.high_watermark, end),
-                last_stable_offset=max(view.last_stable_offset, end),
-            )
-        )
+        return committed_below(captured, end)
 
     # ---- what is there
 
