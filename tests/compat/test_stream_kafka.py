@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,8 +45,11 @@ def spark() -> Iterator[SparkSession]:
 class Stream:
     """A query over the directory, which is stopped and started again from its checkpoint."""
 
-    def __init__(self, spark: SparkSession, log_dir: Path, checkpoint: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, log_dir: Path, checkpoint: Path, topics: Sequence[str]
+    ) -> None:
         self._spark = spark
+        self._topics = topics
         self._log_dir = log_dir
         self._checkpoint = checkpoint
         self._batches: dict[int, list[Row]] = {}
@@ -55,7 +58,7 @@ class Stream:
     def _start(self) -> Any:
         frame = (
             self._spark.readStream.format("cordwood")
-            .option("topics", ",".join(_TOPICS))
+            .option("topics", ",".join(self._topics))
             .option("columns", "topic,partition,offset,value")
             .option("isolation", "read_committed")
             .option("startingOffsets", "earliest")
@@ -88,8 +91,8 @@ class Stream:
         return sorted(row for batch in self._batches.values() for row in batch)
 
 
-def consumed(kafka: RealKafka) -> tuple[list[Row], dict[str, int]]:
-    """The committed records of all topics, as a consumer gets them, and the ends of the logs."""
+def consumed(kafka: RealKafka, topics: Sequence[str]) -> tuple[list[Row], dict[str, int]]:
+    """The committed records of topics, as a consumer gets them, and the ends of the logs."""
     consumer = Consumer(
         kafka.client(
             {
@@ -102,7 +105,7 @@ def consumed(kafka: RealKafka) -> tuple[list[Row], dict[str, int]]:
         )
     )
     partitions = [
-        TopicPartition(topic, number, 0) for topic in _TOPICS for number in range(_PARTITIONS)
+        TopicPartition(topic, number, 0) for topic in topics for number in range(_PARTITIONS)
     ]
     consumer.assign(partitions)
     rows: list[Row] = []
@@ -187,7 +190,7 @@ def test_a_stream_has_each_committed_record_once_while_kafka_writes_and_queries_
         plain = work.producer()
         transactional = Producer(kafka.client({"transactional.id": "one"}))
         transactional.init_transactions(_WAIT_S)
-        stream = Stream(spark, kafka.log_dirs[0], tmp_path / "checkpoint")
+        stream = Stream(spark, kafka.log_dirs[0], tmp_path / "checkpoint", _TOPICS)
         try:
             for step in range(12):
                 transactional.begin_transaction()
@@ -207,7 +210,7 @@ def test_a_stream_has_each_committed_record_once_while_kafka_writes_and_queries_
                     transactional.abort_transaction(_WAIT_S)
                 else:
                     transactional.commit_transaction(_WAIT_S)
-            expected, ends = consumed(kafka)
+            expected, ends = consumed(kafka, _TOPICS)
             poll_until(
                 lambda: has_checkpointed(kafka, ends),
                 timeout_s=_WAIT_S,
@@ -219,3 +222,35 @@ def test_a_stream_has_each_committed_record_once_while_kafka_writes_and_queries_
         by_topic = Counter(row[0] for row in expected)
         assert by_topic == {"plain": 720, "transactions": 480, "later": 210}
         assert stream.batches > len(expected) // 150
+
+
+@pytest.mark.spark
+def test_a_stream_of_a_topic_that_kafka_compacts_has_what_is_left_and_no_record_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = "compacted"
+    with RealKafka(tmp_path / "kafka", properties=_PROPERTIES) as kafka:
+        kafka.start_cleaning()
+        work = Workload(kafka, seed=2)
+        config = {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "internal.segment.bytes": "16384",
+        }
+        work.create({topic: config}, partitions=_PARTITIONS)
+        stream = Stream(spark, kafka.log_dirs[0], tmp_path / "checkpoint", [topic])
+        try:
+            for _ in range(20):
+                work.fill(topic, 500, keys=50)
+            _, ends = consumed(kafka, [topic])
+            poll_until(
+                lambda: has_checkpointed(kafka, ends), timeout_s=_WAIT_S, what="high watermarks"
+            )
+            rows = stream.rows()
+            left, _ = consumed(kafka, [topic])
+        finally:
+            stream.query.stop()
+    places = Counter(row[:3] for row in rows)
+    assert set(places.values()) == {1}
+    assert set(left) <= set(rows)
+    assert len(left) < 10_000
