@@ -15,7 +15,7 @@ SIDE_BY_SIDE = -n $(FILES) --dist loadfile --no-loadscope-reorder --durations 10
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: report-card release bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions bench-whatif simulate docs help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: report-card release bench-controller bench-estimate bench-frames bench-groups bench-order bench-replication bench-stalls bench-transactions bench-whatif simulate docs help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -61,6 +61,8 @@ bench-controller: compiled  ## compare a controller with many partitions with Ka
 	@$(COMPILED) benchmarks/bench_controller.py
 bench-estimate: compiled  ## compare the estimate of a dry run with what --exact measures
 	@$(COMPILED) benchmarks/bench_estimate.py
+bench-frames: compiled  ## compare full scans of DataFrames with Spark's Kafka source and Parquet
+	@$(COMPILED) benchmarks/bench_frames.py
 bench-whatif: compiled  ## compare the time that whatif says a cleaning takes with that of the cleaning
 	@$(COMPILED) benchmarks/bench_whatif.py
 bench-groups: compiled  ## compare groups with Kafka's: commits, joins, loads

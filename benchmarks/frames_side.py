@@ -127,14 +127,14 @@ def _frame(spark: SparkSession, kind: str, place: str, columns: Sequence[str]) -
     return reader.option("columns", ",".join(columns)).load(place)
 
 
-def _scan(spark: SparkSession, kind: str, place: str, *, values: bool) -> Scan:
+def _scan(spark: SparkSession, kind: str, place: str, *, values: bool) -> dict[str, Any]:
     fields = ["key", "value"] if values else ["key"]
     started = time.monotonic()
     frame = _frame(spark, kind, place, [*fields, "timestamp"])
     lengths = [f.sum(f.length(name)) for name in fields]
     (row,) = frame.agg(f.count(f.lit(1)), *lengths, f.max("timestamp")).collect()
     seconds = time.monotonic() - started
-    return Scan(seconds, [*row[:-1], row[-1].isoformat()])
+    return {"seconds": seconds, "sums": [*row[:-1], row[-1].isoformat()]}
 
 
 def main() -> int:
@@ -145,7 +145,7 @@ def main() -> int:
         request = json.loads(line)
         answer: dict[str, Any] = {}
         if "values" in request:
-            answer = _scan(spark, kind, place, values=request["values"])._asdict()
+            answer = _scan(spark, kind, place, values=request["values"])
         elif "write" in request:
             columns = ["key", "value", "topic", "partition", "offset", "timestamp"]
             _frame(spark, kind, place, columns).write.parquet(request["write"])

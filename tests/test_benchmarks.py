@@ -465,6 +465,18 @@ def test_the_benchmark_of_a_large_log_measures_memory_and_both_sides(tmp_path: P
     assert document["peak_bytes"]["together"] >= document["peak_bytes"]["workers"] > 0
 
 
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_of_data_frames_measures_all_sides(tmp_path: Path) -> None:
+    printed, document = _run_benchmark("bench_frames.py", "--quick", work=tmp_path)
+    rows = document["rows"]
+    assert [row["other_name"] for row in rows] == ["Kafka", "Parquet"] * 3
+    assert all(figure > 0 for row in rows for figure in [*row["ours"], *row["other"]])
+    assert [bool(row["target"]) for row in rows] == [False, False, True, True, False, False]
+    assert len(_table_of(printed)) == 6
+
+
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_the_benchmark_of_estimates_measures_both_sides(tmp_path: Path) -> None:

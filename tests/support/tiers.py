@@ -77,6 +77,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_benchmarks.py::test_a_generated_log_is_one_that_kafka_reads",
     "tests/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
     "tests/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
+    "tests/test_benchmarks.py::test_the_benchmark_of_data_frames_measures_all_sides",
 )
 
 #: What `make test` runs over the request path as Python, and `make compat` over its compiled form:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +19,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from cordwood.frames import data_source
 from cordwood.frames.catalog import TABLES
-from cordwood.frames.data_source import narrowed
+from cordwood.frames.data_source import CordwoodDataSource, narrowed
 from cordwood.frames.wanted import Wanted
+from support.log_builder import LogBuilder, write_log_dir
 
 NOON = datetime(2023, 11, 14, 22, 13, 20, 500_999, tzinfo=UTC)
 NOON_MS = 1_700_000_000_500
@@ -88,3 +92,15 @@ def test_a_filter_without_an_option_of_the_table_that_means_the_same_leaves_all(
     table: str, condition: Filter
 ) -> None:
     assert left(table, condition) == Wanted()
+
+
+def test_what_a_worker_has_loaded_is_hidden_from_the_garbage_collector(tmp_path: Path) -> None:
+    log = LogBuilder("log-0")
+    log.batch([(b"k", b"v")])
+    source = CordwoodDataSource({"path": str(write_log_dir(tmp_path, [log]))})
+    reader = source.reader(source.schema())
+    gc.unfreeze()
+    data_source.spare_the_collector.cache_clear()
+    (task,) = reader.partitions()
+    assert sum(batch.num_rows for batch in reader.read(task)) == 1
+    assert gc.get_freeze_count() > len(gc.get_objects())
