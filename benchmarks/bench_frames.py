@@ -105,7 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ExitStack() as stack:
             kafka = stack.enter_context(RealKafka(Path(work) / "kafka", log_dirs=[copy]))
             kafka.start_without_cleaning()
-            places = {"cordwood": log_dir, "kafka": kafka.bootstrap_servers, "parquet": parquet}
+            places: dict[str, str | Path] = {
+                "cordwood": log_dir,
+                "kafka": kafka.bootstrap_servers,
+                "parquet": parquet,
+            }
             sides = {kind: stack.enter_context(Side(kind, at)) for kind, at in places.items()}
             bench = Bench(sides, megabytes)
             print(

@@ -85,6 +85,11 @@ class SegmentReader:
         self._buffer = np.zeros(read_bytes + _SLACK, dtype=np.uint8)
         self._table = np.empty((_ROWS, rows_of.COLUMNS), dtype=np.int64)
 
+    @property
+    def _room(self) -> int:
+        """The bytes that are read at once."""
+        return self._buffer.shape[0] - _SLACK
+
     def _grow(self, wanted: int) -> None:
         bigger = np.zeros(wanted + _SLACK, dtype=np.uint8)
         bigger[: self._buffer.shape[0]] = self._buffer
@@ -123,7 +128,9 @@ class SegmentReader:
             OSError: the file cannot be read.
         """
         with closing(self._fs.open(Path(source.path))) as reader:
-            reader.read_ahead()
+            if source.size_bytes - start > self._room:
+                # What one read takes would be followed by what nobody asked for.
+                reader.read_ahead()
             yield from self._blocks(source, reader, start, crc)
 
     def _blocks(
@@ -132,7 +139,7 @@ class SegmentReader:
         # `position` is where in the file the buffer's first byte is.
         have = 0
         while position < source.size_bytes:
-            room = self._buffer.shape[0] - _SLACK
+            room = self._room
             wanted = min(room, source.size_bytes - position)
             while have < wanted:
                 came = reader.read_into(self._buffer.data[have:wanted], position + have)
