@@ -42,6 +42,16 @@ def test_a_result_is_written_to_a_file_in_its_order(golden_a: Golden, tmp_path: 
     assert table.column("key").type == "binary"
 
 
+def test_an_archive_is_read_by_its_url(golden_a: Golden, tmp_path: Path) -> None:
+    url = f"file://{tmp_path / 'archive'}"
+    words = ["archive", golden_a.root / "before", url, *TOPIC, "--active"]
+    command = [sys.executable, "-m", "cordwood", *map(str, words)]
+    subprocess.run(command, capture_output=True, check=True)
+    shown = sql(QUERY, url, "--format", "csv")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout == '"topic","last","raw"\n"codec-lz4",2999,"X\'00FF\'"\n'
+
+
 def test_an_error_in_a_query_is_one_line_with_its_place(golden_a: Golden) -> None:
     failed = sql("select\n  nothing from records", golden_a.root / "before", *TOPIC, "--json")
     assert failed.returncode == 2

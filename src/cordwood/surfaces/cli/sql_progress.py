@@ -53,15 +53,36 @@ def sql_progress(screen: Screen) -> Iterator[Callable[[Any], None]]:
 
 def _watch(context: Any, bars: Progress, row: Any, over: threading.Event) -> None:
     """Shows the tasks of all stages that have begun, until it is over."""
-    tracker = context.statusTracker()
-    stages: dict[int, tuple[int, int]] = {}
+    tasks = TaskCount(context.statusTracker())
     while not over.wait(_LOOK_S):
         try:
-            for each in {*stages, *tracker.getActiveStageIds()}:
-                info = tracker.getStageInfo(each)
-                if info is not None:
-                    stages[each] = info.numCompletedTasks, info.numTasks
+            tasks.look()
         except Exception:  # of Py4J: the virtual machine has ended, and the query fails
             return
-        done, total = (sum(each[at] for each in stages.values()) for at in range(2))
-        bars.update(row, completed=done, total=total or None)
+        bars.update(row, completed=tasks.done, total=tasks.total or None)
+
+
+class TaskCount:
+    """The tasks of all stages that Spark has begun, also of those that are done."""
+
+    def __init__(self, tracker: Any) -> None:
+        """Takes the status tracker of a SparkContext."""
+        self._tracker = tracker
+        self._stages: dict[int, tuple[int, int]] = {}
+
+    @property
+    def done(self) -> int:
+        """The number that is done."""
+        return sum(done for done, _ in self._stages.values())
+
+    @property
+    def total(self) -> int:
+        """The number of all."""
+        return sum(total for _, total in self._stages.values())
+
+    def look(self) -> None:
+        """Asks Spark; a stage that it has forgotten stays as it was."""
+        for each in {*self._stages, *self._tracker.getActiveStageIds()}:
+            info = self._tracker.getStageInfo(each)
+            if info is not None:
+                self._stages[each] = info.numCompletedTasks, info.numTasks
