@@ -75,7 +75,7 @@ def test_a_log_is_explained_and_summed_up_as_a_whole(golden: TieredGolden) -> No
 def test_nothing_is_cleaned(golden: TieredGolden) -> None:
     result = run("clean", url_of(golden))
     assert result.exit_code != 0
-    assert "only read" in result.output
+    assert "remote segments are only read" in result.output
     assert run("clean", url_of(golden), "--dry-run").exit_code == 0
 
 

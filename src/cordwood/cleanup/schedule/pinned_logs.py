@@ -88,7 +88,10 @@ class PinnedLogs:
                 "until garbage is collected that no manifest has named for a day"
             )
         if not request.dry_run and any(map(is_tiered, request.log_dirs)):
-            raise ConfigError("a log directory is only read together with its tiered logs")
+            raise ConfigError(
+                "nothing is cleaned by tiered:// URLs: remote segments are only read. Give the log "
+                "directory itself, of which tiered logs are left alone"
+            )
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(
             now_ms=request.now_ms, dry_run=request.dry_run, measured=request.measured

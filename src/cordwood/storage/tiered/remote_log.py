@@ -7,7 +7,7 @@ RemoteLogLeaderEpochState; org.apache.kafka.server.log.remote.storage.RemoteLogS
 from __future__ import annotations
 
 import enum
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -77,24 +77,29 @@ class _EpochSegments:
     """The segments of a leader epoch by their first offset in it."""
 
     def __init__(self) -> None:
-        self.ids: dict[int, UUID] = {}
+        self._ids: dict[int, UUID] = {}
+        self._starts: list[int] = []
         self._highest = -1
 
     def add(self, start_offset: int, segment_id: UUID, end_offset: int) -> None:
         """Adds a segment, in the place of those of an earlier leader that it has all of."""
-        while self.ids:
-            last = max(self.ids)
-            if last < start_offset or self._highest > end_offset:
-                break
-            del self.ids[last]
-        self.ids[start_offset] = segment_id
+        while self._starts and self._starts[-1] >= start_offset and self._highest <= end_offset:
+            del self._ids[self._starts.pop()]
+        if start_offset not in self._ids:
+            insort(self._starts, start_offset)
+        self._ids[start_offset] = segment_id
         self._highest = max(self._highest, end_offset)
+
+    def remove(self, start_offset: int, segment_id: UUID) -> None:
+        """Removes a segment, if no other has taken its place."""
+        if self._ids.get(start_offset) == segment_id:
+            del self._ids[start_offset]
+            self._starts.remove(start_offset)
 
     def floor(self, offset: int) -> UUID | None:
         """The segment with the largest start that is not beyond an offset."""
-        starts = sorted(self.ids)
-        at = bisect_right(starts, offset)
-        return self.ids[starts[at - 1]] if at else None
+        at = bisect_right(self._starts, offset)
+        return self._ids[self._starts[at - 1]] if at else None
 
 
 class RemoteLog:
@@ -130,9 +135,7 @@ class RemoteLog:
                 segments.add(offset, segment.segment_id, segment.epoch_end(epoch))
         elif state is SegmentState.DELETE_SEGMENT_STARTED:
             for epoch, offset in segment.leader_epochs:
-                by_offset = self._epochs.setdefault(epoch, _EpochSegments()).ids
-                if by_offset.get(offset) == segment.segment_id:
-                    del by_offset[offset]
+                self._epochs.setdefault(epoch, _EpochSegments()).remove(offset, segment.segment_id)
 
     def segment_of(self, epoch: int, offset: int) -> RemoteSegment | None:
         """The segment that has an offset of a leader epoch; None if none has."""
