@@ -8,20 +8,20 @@
    are renamed, and the metadata log gets its records last, so that a crash leaves a topic or none.
 4. Checkpoints: recovery points and high watermarks are the new ends.
 
-An error undoes what is in place. What a kill leaves of a topic that was there is whole segments; a
-broker that opens the logs continues behind them.
+An error undoes what is in place, and the next write what a kill leaves, unless a broker has opened
+the directory before it (`unfinished`): whole segments at the ends of logs, behind which the broker
+continues, or directories of a topic that is not in the metadata log, which it marks stray.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.roll, LogManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.cleanup.access.offline.changes import NewSegment
 from cordwood.cleanup.access.offline.log import load_offline_log
 from cordwood.cleanup.access.offline.log_directory import Checkpoints, require_closed
 from cordwood.format.file_names import (
@@ -40,6 +40,7 @@ from cordwood.format.producer_snapshot import ProducerEntry, build_producer_snap
 from cordwood.frames.writing.attempt import Staged
 from cordwood.frames.writing.creation import record_topic
 from cordwood.frames.writing.plan import TopicHere, WritePlan, find_topic
+from cordwood.frames.writing.unfinished import Unfinished, begin, end, undo
 from cordwood.model.clock import Clock
 from cordwood.model.errors import TopicWriteError
 from cordwood.model.rng import Rng
@@ -103,6 +104,7 @@ def commit_write(
     fs.make_directory_durably(log_dir)
     lock = fs.lock(log_dir)
     try:
+        undo(log_dir, fs=fs)
         here = find_topic(plan.options, fs=fs)
         found = (here.place is not None, here.partitions, here.topic_id)
         if found != (plan.is_new, plan.attempts.partitions, plan.topic_id):
@@ -210,21 +212,19 @@ def _note_epoch(load: _Load, directory: Path, fs: FileSystem) -> None:
         fs.take_after(path, load.model)
 
 
-def _write_checkpoints(
-    here: TopicHere, ends: Mapping[TopicPartition, int], model: FileFacts
-) -> None:
+def _write_checkpoints(here: TopicHere, loads: Sequence[_Load]) -> None:
     """Writes the ends of logs as their recovery points and high watermarks.
 
     A directory of no node gets no checkpoints.
     """
-    directory = here.directory
+    directory, ends = here.directory, {load.partition: load.end_offset for load in loads}
     for file in (directory.recovery_points, directory.high_watermarks):
         is_new = not directory.fs.exists(file.path)
         if is_new and directory.meta is None:
             continue
         file.write({**file.read_or_nothing(file.path.name), **ends})
         if is_new:
-            directory.fs.take_after(file.path, model)
+            directory.fs.take_after(file.path, loads[0].model)
 
 
 # ---- a topic that is there
@@ -237,19 +237,33 @@ def _append(
     for load in loads:
         for segment in load.segments:
             _rebase(segment, load.leader_epoch, fs)
-    with ExitStack() as undo:
+    if not loads:
+        return
+    unfinished = Unfinished(
+        topic=plan.options.topic,
+        topic_id=None,
+        ends={load.partition.partition: load.start_offset for load in loads},
+        actives={load.partition.partition: load.active_base for load in loads},
+    )
+    with _undone_on_error(here.directory.path, unfinished, fs):
         for load in loads:
             directory = here.directory.path / live_directory_name(load.partition)
-            undo.callback(_take_back, load, directory, fs)
             if not load.has_epoch:
                 _note_epoch(load, directory, fs)
             _move_in(load, directory, fs)
-        if loads:
-            model = loads[0].model
-            before = {load.partition: load.start_offset for load in loads}
-            undo.callback(_write_checkpoints, here, before, model)
-            _write_checkpoints(here, {load.partition: load.end_offset for load in loads}, model)
-        undo.pop_all()
+        _write_checkpoints(here, loads)
+
+
+@contextmanager
+def _undone_on_error(log_dir: Path, commit: Unfinished, fs: FileSystem) -> Iterator[None]:
+    """Notes a commit until it has ended, and undoes it after an error."""
+    try:
+        begin(log_dir, commit, fs=fs)
+        yield
+        end(log_dir, fs=fs)
+    except BaseException:
+        undo(log_dir, fs=fs)
+        raise
 
 
 def _loads_of(
@@ -311,21 +325,6 @@ def _loads_of(
         )
 
 
-def _take_back(load: _Load, directory: Path, fs: FileSystem) -> None:
-    """Removes the segments of a partition that are in place; the log ends where it did."""
-    for segment in reversed(load.segments):
-        for suffix in reversed(_SUFFIXES):
-            fs.remove(directory / segment_file_name(segment.base_offset, suffix))
-    for offset in {*(each.base_offset for each in load.segments[1:]), load.end_offset}:
-        fs.remove(directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX))
-    if load.active_base == load.start_offset:
-        active = NewSegment(
-            base_offset=load.active_base, producers=load.producers, model=load.model
-        )
-        active.write(directory, fs=fs)
-    fs.sync_directory(directory)
-
-
 # ---- a new topic
 
 
@@ -358,14 +357,12 @@ def _make_topic(
         load.partition: _made(plan, load, build_partition_metadata(topic_id), fs) for load in loads
     }
     here.directory.remove_checkpoint_lines(made.__contains__)
-    with ExitStack() as undo:
+    unfinished = Unfinished(topic=plan.options.topic, topic_id=topic_id, ends={}, actives={})
+    with _undone_on_error(log_dir, unfinished, fs):
         for partition, path in made.items():
-            live = log_dir / live_directory_name(partition)
-            fs.rename(path, live)
-            undo.callback(fs.rename, live, path)
+            fs.rename(path, log_dir / live_directory_name(partition))
         fs.sync_directory(log_dir)
-        undo.callback(here.directory.remove_checkpoint_lines, made.__contains__)
-        _write_checkpoints(here, {load.partition: load.end_offset for load in loads}, model)
+        _write_checkpoints(here, loads)
         record_topic(
             log_dir,
             here.directory.meta,
@@ -377,7 +374,6 @@ def _make_topic(
             clock=clock,
             fs=fs,
         )
-        undo.pop_all()
 
 
 def _made(plan: WritePlan, load: _Load, metadata: bytes, fs: FileSystem) -> Path:

@@ -16,6 +16,7 @@ from cordwood.frames.writing.creation import (
     require_records_bounded,
 )
 from cordwood.frames.writing.options import WriteOptions
+from cordwood.frames.writing.unfinished import NAME, undo
 from cordwood.metadata.image import MetadataImage, TopicImage
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.clock import Clock
@@ -57,7 +58,7 @@ class WritePlan:
 
 
 def plan_write(options: WriteOptions, *, clock: Clock, rng: Rng, fs: FileSystem = OS) -> WritePlan:
-    """Plans a job; no file changes.
+    """Plans a job; what a driver that was killed has left in place is taken back.
 
     Raises:
         TopicWriteError: the topic cannot be written to; the text says what to do.
@@ -66,11 +67,17 @@ def plan_write(options: WriteOptions, *, clock: Clock, rng: Rng, fs: FileSystem 
         CorruptError: the metadata log cannot be read.
         OSError: the directory cannot be read.
     """
-    here = find_topic(options, fs=fs)
     if DirectoryLock.holder(options.log_dir) is not None:
         raise DirectoryInUseError(
             f"{options.log_dir}: a broker has the directory open. Stop it, or produce to it"
         )
+    if fs.exists(options.log_dir / NAME):
+        lock = fs.lock(options.log_dir)
+        try:
+            undo(options.log_dir, fs=fs)
+        finally:
+            lock.release()
+    here = find_topic(options, fs=fs)
     config = here.config
     return WritePlan(
         options=options,
