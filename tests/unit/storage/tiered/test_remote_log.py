@@ -13,7 +13,8 @@ S0, S1 = UUID(int=100), UUID(int=101)
 
 
 def test_a_segment_is_read_between_the_end_of_its_copy_and_the_start_of_its_deletion() -> None:
-    log, seen = RemoteLog(), []
+    log = RemoteLog()
+    seen: list[bool] = []
     for state in SegmentState:
         log.take(metadata(S0, 10, 19, {3: 10}) if not seen else update(S0, state))
         found = log.segment_of(3, 15)
