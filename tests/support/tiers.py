@@ -31,6 +31,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/spark/",
     "tests/crash/test_chaos.py",
     "tests/crash/test_kill_archive_clean.py",
+    "tests/crash/test_table_kill.py",
     "tests/crash/test_cluster_soak.py",
     "tests/crash/test_cluster_up.py",
     "tests/crash/test_local_cluster.py",
@@ -163,6 +164,10 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "DataFrames": (
         "tests/spark/test_frames.py::"
         "test_filters_give_the_same_rows_whether_spark_passes_them_on_or_not",
+    ),
+    "tables": (
+        "tests/crash/test_table_kill.py::"
+        "test_a_killed_run_leaves_the_table_before_or_after[8-state]",
     ),
     "Spark": (
         "tests/spark/test_engines.py::"

@@ -109,7 +109,7 @@ class Table:
             return self.read(part, names)
         needed = [*_PLACE, *({_CONTROL} & {*self.schema.names})]
         read = [*names, *(name for name in needed if name not in names)]
-        return (_decoded(batch, names, decoders) for batch in self.read(part, read))
+        return (decoded(batch, names, decoders) for batch in self.read(part, read))
 
     def _decoders(self, options: FrameOptions) -> Mapping[str, ColumnDecoder]:
         """The decoders of wanted columns."""
@@ -119,9 +119,15 @@ class Table:
         }
 
 
-def _decoded(
+def decoded(
     batch: pa.RecordBatch, names: Sequence[str], decoders: Mapping[str, ColumnDecoder]
 ) -> pa.RecordBatch:
+    """The named columns of a batch of records, of which some are decoded.
+
+    Raises:
+        MalformedValueError: a value cannot be decoded, and that is to fail.
+    """
+
     def place(row: int) -> str:
         topic, partition, offset = (batch.column(name)[row].as_py() for name in _PLACE)
         return f"{topic}-{partition} offset {offset}"

@@ -135,6 +135,45 @@ def _rebuild_data_loss(
     return DataLossError(partition, position, found, log_offset=log_offset)
 
 
+class TableError(CordwoodError):
+    """A Delta table that cannot be read or written, or that is not one of the topic."""
+
+
+class TableConflictError(TableError):
+    """Another writer has changed a table since a run began; the run has written nothing."""
+
+
+class TableSchemaError(TableError):
+    """A column of a table has another type than its new rows would have.
+
+    `field` is its path, `known` the type in the table, `wanted` that of new rows.
+    """
+
+    def __init__(self, field: str, *, known: str, wanted: str) -> None:
+        super().__init__(
+            f"column {field} of the table is {known}, and by the schema it would be {wanted}: a "
+            "schema may add fields, and not change one. Make another table"
+        )
+        self.field = field
+        self.known = known
+        self.wanted = wanted
+
+
+class TableGapError(TableError):
+    """Records that a table of rows was to get are gone.
+
+    `gaps` are the first offset and the one behind the last, by partition.
+    """
+
+    def __init__(self, gaps: Mapping[str, tuple[int, int]]) -> None:
+        named = ", ".join(f"{name} {first} to {end - 1}" for name, (first, end) in gaps.items())
+        super().__init__(
+            f"offsets that the table does not have are not in the log any more: {named}. "
+            "--allow-gaps continues behind them"
+        )
+        self.gaps = dict(gaps)
+
+
 class EncodingError(CordwoodError):
     """A value that a file format cannot hold: it was not written."""
 

@@ -3,7 +3,8 @@
 The base installation serves, runs the tools, applies retention, explains and advises.
 `cordwood[native]` adds compiled code for the validation of large batches, for recovery, `verify`,
 `erase` and questions about records; `cordwood[spark]` adds compaction, and includes `native`;
-`cordwood[sign]` adds signatures of reports; `cordwood[lake]` object storage, and values in Avro.
+`cordwood[sign]` adds signatures of reports; `cordwood[lake]` object storage, and values in Avro;
+`cordwood[tables]` tables of Delta Lake.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ NATIVE: Final = "native"
 SPARK: Final = "spark"
 SIGN: Final = "sign"
 LAKE: Final = "lake"
+TABLES: Final = "tables"
 
 _NATIVE_PACKAGES: Final = ("numba", "numpy", "zstandard")
 
@@ -27,6 +29,7 @@ PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     SPARK: (*_NATIVE_PACKAGES, "pandas", "pyarrow", "pyspark"),
     SIGN: ("cryptography",),
     LAKE: ("fastavro", "obstore"),
+    TABLES: (*_NATIVE_PACKAGES, "deltalake", "pyarrow"),
 }
 
 
@@ -39,7 +42,7 @@ def require_extra(extra: str, *, what: str, otherwise: str = "") -> None:
     """Checks that the packages of an extra are installed.
 
     Args:
-        extra: `NATIVE`, `SPARK`, `SIGN` or `LAKE`.
+        extra: `NATIVE`, `SPARK`, `SIGN`, `LAKE` or `TABLES`.
         what: the feature that needs it, as the subject of the error's sentence.
         otherwise: a sentence on what can be done without.
 

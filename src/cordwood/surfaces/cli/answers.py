@@ -71,6 +71,7 @@ from cordwood.surfaces.cli.tools.tool import Messages
 from cordwood.surfaces.doctor.checks import Diagnosis
 from cordwood.surfaces.dump.documents import AnyItem
 from cordwood.surfaces.local_cluster.described import DescribedCluster
+from cordwood.tables.report import TableReport
 
 ANSWERS: Final[Mapping[str, Any]] = {
     "LOG_DIR": LogDirsSummary,
@@ -122,6 +123,7 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "storage info": StorageInfo,
     "storage random-uuid": RandomUuid,
     "storage version-mapping": ReleaseFeatures,
+    "table": TableReport,
     "topics --alter": AlteredTopics,
     "topics --create": CreatedTopic,
     "topics --delete": DeletedTopics,

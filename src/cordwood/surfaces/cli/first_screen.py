@@ -38,9 +38,9 @@ def first_screen(commands: Mapping[Group, Sequence[tuple[str, str]]]) -> str:
     names = ", ".join(name for name, _ in commands[Group.TOOLS])
     lines += [
         *textwrap.wrap(
-            f"{Group.TOOLS}, with Kafka's flags: {names}",
+            f"{Group.TOOLS}: {names}",
             _WIDTH,
-            subsequent_indent=" " * title_cells,
+            subsequent_indent="  ",
             break_on_hyphens=False,
         ),
         "cordwood COMMAND --help has the options and examples; cordwood --help lists all.",

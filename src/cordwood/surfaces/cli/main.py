@@ -74,6 +74,9 @@ _OWN = {
     "restore": _Subcommand(
         "restore", "restore_command", "Bring archived logs back.", Group.ARCHIVE
     ),
+    "table": _Subcommand(
+        "table", "table_command", "Bring a Delta table up to date with a topic.", Group.ARCHIVE
+    ),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker.", Group.RUN),
     "cleaner": _Subcommand(
         "cleaner", "cleaner_command", "Show a running broker's cleaner.", Group.RUN

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cordwood.model.extras import LAKE, NATIVE, SIGN, SPARK
+from cordwood.model.extras import LAKE, NATIVE, SIGN, SPARK, TABLES
 from cordwood.surfaces.cli.values import counted, format_bytes
 from cordwood.surfaces.doctor.facts import (
     Facts,
@@ -110,6 +110,7 @@ def check_installation(installation: Installation) -> Iterator[Finding]:
         (SPARK, "compaction, by clean and by a broker"),
         (SIGN, "signed reports of erase"),
         (LAKE, "object storage, values in Avro"),
+        (TABLES, "topics as Delta tables"),
     ):
         missing = installation.missing.get(extra, ())
         if missing:

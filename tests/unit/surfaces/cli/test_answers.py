@@ -34,8 +34,8 @@ from support.scrape import probed
 from support.storage_cases import CLUSTER_ID, write_files
 
 #: Those of tests of their own; `cluster up` starts processes: tests/crash/test_cluster_up.py; and
-#: `sql` starts Spark: tests/spark/test_sql.py.
-OTHERS = {"clean", "cluster up", "docs", "dump-log", "erase", "sql"}
+#: `sql` starts Spark: tests/spark/test_sql.py; `table` is in test_table.py.
+OTHERS = {"clean", "cluster up", "docs", "dump-log", "erase", "sql", "table"}
 OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "LOG_DIR": (),
     "advise": ("--max-age", "7d", "--max-bytes", "1G"),

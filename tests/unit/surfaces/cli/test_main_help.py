@@ -30,6 +30,7 @@ OWN = (
     "hold",
     "restore",
     "serve",
+    "table",
     "sql",
     "trash",
     "verify",

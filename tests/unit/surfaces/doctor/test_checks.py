@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cordwood.model.extras import LAKE, NATIVE, SIGN, SPARK
+from cordwood.model.extras import LAKE, NATIVE, SIGN, SPARK, TABLES
 from cordwood.surfaces.doctor import checks
 from cordwood.surfaces.doctor.checks import Finding, Verdict, examine
 from cordwood.surfaces.doctor.facts import (
@@ -110,12 +110,14 @@ def test_java_hinders_where_compaction_is_installed(
 
 def test_an_extra_that_is_missing_names_its_packages_and_how_to_install_it() -> None:
     lacks = {NATIVE: ("numba",), SPARK: ("numba", "pyspark"), SIGN: (), LAKE: ("obstore",)}
+    lacks[TABLES] = ("deltalake",)
     installed = replace(FACTS.installation, missing=lacks)
-    _, native, spark, sign, lake = checks.check_installation(installed)
-    assert [each.verdict for each in (native, spark, sign, lake)] == [
+    _, native, spark, sign, lake, tables = checks.check_installation(installed)
+    assert [each.verdict for each in (native, spark, sign, lake, tables)] == [
         Verdict.WARNING,
         Verdict.WARNING,
         Verdict.OK,
+        Verdict.WARNING,
         Verdict.WARNING,
     ]
     assert spark.remedy == "pip install 'cordwood[spark]'"

@@ -1,0 +1,1 @@
+"""Topics as Delta tables, each run adding what is new, exactly once."""
