@@ -45,7 +45,7 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.rng import Rng
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
-from cordwood.storage.archives.archive import Archive
+from cordwood.storage.archives.archive import Archive, ManifestConflictError
 from cordwood.storage.archives.manifest import (
     DIRECTORY,
     ArchivedFile,
@@ -134,7 +134,10 @@ class _Archiving:
         self._listener.begin(sum(each.plan.copied_bytes for each in planned))
         if not self._request.dry_run:
             for log_dir in self._request.logs.log_dirs:
-                self._archive_directory(log_dir)
+                try:
+                    self._archive_directory(log_dir)
+                except ManifestConflictError:  # what another run has archived is as new
+                    report.warnings.append(f"{log_dir}: another run archives its metadata log")
             with ThreadPoolExecutor(_COPIES_MAX, thread_name_prefix="archive") as pool:
                 list(pool.map(self._carry_out, planned))
         if self._request.collects_garbage:

@@ -88,6 +88,19 @@ def test_a_new_object_is_known_for_ones_own_whatever_becomes_of_the_answer(
         assert other.get("one") == b"mine"
 
 
+@pytest.mark.parametrize("kind", [FaultKind.ANSWER_HALVED, FaultKind.ANSWER_LOST])
+@pytest.mark.parametrize("is_reset", [False, True], ids=["closed", "reset"])
+def test_a_list_whose_answer_breaks_off_is_asked_for_again(
+    storage: ObjectStorageServer, kind: FaultKind, is_reset: bool
+) -> None:
+    place = f"list-{kind}-{is_reset}"
+    for number in range(20):
+        store_at(storage.url, place).put(f"data/{number:02d}", b"x")
+    with FaultProxy(storage.port, FaultScript(Fault(kind, is_reset=is_reset))) as proxy:
+        found = [each.key for each in store_at(proxy.url, place).list("data/")]
+    assert found == [f"data/{number:02d}" for number in range(20)]
+
+
 def test_an_object_that_arrives_late_replaces_no_other(storage: ObjectStorageServer) -> None:
     late = FaultScript(Fault(FaultKind.DELAYED, later_requests=4))
     with FaultProxy(storage.port, late) as proxy:

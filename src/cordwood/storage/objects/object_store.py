@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -38,6 +38,8 @@ _CLOUD: Final = "169.254.169.254"
 _NO_CREDENTIALS: Final = (
     "No credentials are set, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
 )
+
+T = TypeVar("T")
 
 _SCHEMES: Final = ("s3", "gs", "az", "abfs", "abfss", "file")
 
@@ -129,12 +131,15 @@ class ObjectStore:
             ObjectStoreError: the store refuses, or does not answer.
         """
         with self._errors(prefix):
-            # A page has up to a thousand objects.
-            for page in obstore.list(self._store, prefix or None):
-                self.usage.count("list")
-                for each in page:
-                    modified_ms = int(each["last_modified"].timestamp() * 1000)
-                    yield ObjectFacts(each["path"], each["size"], modified_ms)
+            yield from _read_again(lambda: list(self._listed(prefix)))
+
+    def _listed(self, prefix: str) -> Iterator[ObjectFacts]:
+        # A page has up to a thousand objects.
+        for page in obstore.list(self._store, prefix or None):
+            self.usage.count("list")
+            for each in page:
+                modified_ms = int(each["last_modified"].timestamp() * 1000)
+                yield ObjectFacts(each["path"], each["size"], modified_ms)
 
     def size(self, key: str) -> int:
         """The bytes of an object. Raises as `get`."""
@@ -267,7 +272,7 @@ def _opened(url: str, options: Mapping[str, str]) -> Store:
         raise ConfigError(f"{url}: {_reason(error)}") from error
 
 
-def _read_again(read: Callable[[], bytes]) -> bytes:
+def _read_again(read: Callable[[], T]) -> T:
     """The result of a read, tried again where it broke off: obstore does not in all cases."""
     for _ in range(_TRIES_MAX - 1):
         try:
