@@ -35,7 +35,9 @@ from support.storage_cases import CLUSTER_ID, write_files
 
 #: Those of tests of their own; `cluster up` starts processes: tests/crash/test_cluster_up.py; and
 #: `sql` starts Spark: tests/spark/test_sql.py; `table` is in test_table.py.
-OTHERS = {"clean", "cluster up", "docs", "dump-log", "erase", "sql", "table"}
+OTHERS = {
+    *("archive", "clean", "cluster up", "docs", "dump-log", "erase", "restore", "sql", "table"),
+}
 OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "LOG_DIR": (),
     "advise": ("--max-age", "7d", "--max-bytes", "1G"),
@@ -172,6 +174,16 @@ def test_what_clean_prints_fits(tmp_path: Path) -> None:
         document = printed("clean", root, *EXPIRE, *options)
         assert "error" not in document, document
         require_fit("clean", document)
+
+
+def test_what_archive_and_restore_print_fits(golden_a: Golden, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/archive"
+    archived = printed("archive", golden_a.root / "before", url, "--active")
+    require_fit("archive", archived)
+    assert archived["partitions"]
+    restored = printed("restore", url, tmp_path / "restored")
+    require_fit("restore", restored)
+    assert restored["partitions"]
 
 
 def test_what_erase_prints_fits(tmp_path: Path) -> None:
