@@ -174,6 +174,10 @@ class FileSystem(ABC):
         """Whether another process has a file open for writing; False where that is not known."""
         return False
 
+    def is_mounted(self, path: Path) -> bool:
+        """Whether a path is of another file system, which was mounted in this one."""
+        return False
+
     def digest_of(self, path: Path) -> str:
         """The SHA-256, in hexadecimal, of a file that this process has written; "" if not known."""
         return ""

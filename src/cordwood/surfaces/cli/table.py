@@ -11,6 +11,7 @@ import typer
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.extras import TABLES, require_extra
+from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.command import JsonOption, command, print_document
 from cordwood.surfaces.cli.setting_options import LogDirsArgument
 from cordwood.surfaces.cli.stopping import STOPPING
@@ -92,7 +93,7 @@ def table_command(
     request = TableRequest(
         log_dirs=tuple(log_dirs),
         topic=topic,
-        into=into,
+        into=_table_directory(into),
         form=form,
         decoding=_options(option or ()),
         allows_gaps=allow_gaps,
@@ -104,6 +105,21 @@ def table_command(
         print_document(report)
     else:
         _show(report)
+
+
+def _table_directory(into: Path) -> Path:
+    """The directory of the table.
+
+    Raises:
+        ConfigError: Delta can have no table there.
+    """
+    try:
+        str(into).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"--into {into}: the name of a Delta table has to be UTF-8") from None
+    if OS.exists(into) and not OS.is_directory(into):
+        raise ConfigError(f"--into {into}: it is there, and no directory")
+    return into
 
 
 def _options(given: Sequence[str]) -> dict[str, str]:

@@ -134,6 +134,14 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["nonsense"],
     ],
     "topics": [[*BROKER, "--list"], [*BROKER, "--list", "--topic", "("]],
+    "table": [
+        ["missing"],
+        ["missing", "--topic", "t", "--into", "table"],
+        ["not-formatted", "--topic", "t", "--into", "file"],
+        ["not-formatted", "--topic", "t", "--into", "table", "--form", "heap"],
+        ["not-formatted", "--topic", "t", "--into", "table", "--option", "valueFormat"],
+        ["bad-meta", "--topic", "t", "--into", "table"],
+    ],
     "trash": [["list", "missing"], ["restore", "missing", "file"], ["empty", "file"]],
     "transactions": [["list", *BROKER], ["nonsense"]],
     "verify": [
