@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -12,11 +11,11 @@ from typing import Final
 
 from cordwood.model.clock import Clock, pause
 from cordwood.model.errors import CordwoodError
+from cordwood.storage.archives.digested import CHUNK_BYTES, put_digested
 from cordwood.storage.archives.manifest import DATA, ArchivedFile, ArchivedLogId
 from cordwood.storage.filesystem import File, FileFacts, FileSystem
 from cordwood.storage.objects.object_store import ObjectStore
 
-_CHUNK_BYTES: Final = 1 << 20
 #: How often a segment's files are opened again that a broker's cleaner has just replaced.
 _TRIES: Final = 5
 
@@ -114,31 +113,26 @@ class FileCopier:
         path = wanted.path
         size_bytes = file.size() if wanted.size_bytes is None else wanted.size_bytes
         key = f"{DATA}{log.place}{path.stem}-{self._run}{path.suffix}"
-        digest = hashlib.sha256()
-        chunks = self._chunks(file, size_bytes, digest.update, path)
-        # A small one is one request.
-        self._store.put(key, b"".join(chunks) if size_bytes <= _CHUNK_BYTES else chunks)
+        chunks = self._chunks(file, size_bytes, path)
+        digest = put_digested(self._store, key, chunks, size_bytes)
         return ArchivedFile(
             name=path.name,
             key=key,
             size_bytes=size_bytes,
-            sha256=digest.hexdigest(),
+            sha256=digest,
             modified_ns=facts.modified_ns,
         )
 
-    def _chunks(
-        self, file: File, size_bytes: int, update: Callable[[bytes], None], path: Path
-    ) -> Iterator[bytes]:
+    def _chunks(self, file: File, size_bytes: int, path: Path) -> Iterator[bytes]:
         position = 0
         while position < size_bytes:
-            chunk = file.read_at(min(_CHUNK_BYTES, size_bytes - position), position)
+            chunk = file.read_at(min(CHUNK_BYTES, size_bytes - position), position)
             if not chunk:
                 raise ChangedSegmentError(
                     f"{path}: it ends at byte {position}, and had {size_bytes} bytes: it was cut "
                     "off while it was copied"
                 )
             self._limit.take(len(chunk))
-            update(chunk)
             position += len(chunk)
             self._on_bytes(len(chunk))
             yield chunk

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.surfaces.cli.main import app
+from support.table_rows import rows_of
 from support.tiered_golden import TOPICS, TieredGolden
 
 
@@ -83,3 +84,14 @@ def test_another_url_is_refused_in_words() -> None:
     result = run("verify", "tiered:///k")
     assert result.exit_code == 2
     assert "expected tiered:///LOG_DIR" in " ".join(result.output.split())
+
+
+def test_nothing_is_erased_by_the_url(golden: TieredGolden) -> None:
+    log = golden.log_dir / "untiered-0"
+    before = {path.name: path.read_bytes() for path in log.iterdir()}
+    first, *_ = rows_of("records", golden.log_dir, topics="untiered")
+    key = first["key"].hex()
+    result = run("erase", url_of(golden), "--topic", "untiered", "--key-hex", key)
+    assert result.exit_code == 1
+    assert "Read-only file system" in result.output
+    assert {path.name: path.read_bytes() for path in log.iterdir()} == before

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from cordwood.cleanup.access.log_access import LogAccess
 from cordwood.cleanup.access.offline.directories import (
     Locks,
     Place,
@@ -16,7 +15,7 @@ from cordwood.cleanup.access.offline.directories import (
     open_log_dirs,
 )
 from cordwood.cleanup.access.offline.run import OfflineRun
-from cordwood.cleanup.access.offline.stopped_log import StoppedLog
+from cordwood.cleanup.access.owned_logs import is_archived, owned_log
 from cordwood.cleanup.engine.run_directory import RunDirectory
 from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.erasing import Erasing
@@ -58,7 +57,7 @@ def erase(
     with (
         locked(log_dirs, dry_run=request.dry_run) as locks,
         ThreadPoolExecutor(1, thread_name_prefix="remover") as remover,
-        RunDirectory() if any(map(OS.is_mounted, homes)) else nullcontext() as scratch,
+        RunDirectory() if any(map(is_archived, homes)) else nullcontext() as scratch,
     ):
         holds = HoldRegistry(OS)
         holds.read(homes)
@@ -145,21 +144,8 @@ class _Finder:
         elif suffix:
             erasing.add_stray(home, path, partition)
         else:
-            erasing.add_log(ErasedLog(self._access_to(place, config), self._request))
-
-    def _access_to(self, place: Place, config: LogConfig) -> LogAccess:
-        if not OS.is_mounted(place.partition.path):
-            return StoppedLog(self._run, place.log_dir, place.partition, config=config)
-        # What speaks to object storage is loaded where there is some.
-        from cordwood.cleanup.access.archived.archived_log import (  # noqa: PLC0415
-            ArchivedLog,
-            archive_at,
-        )
-
-        archive = archive_at(place.partition.path)
-        return ArchivedLog(
-            self._run, archive, place.partition, config=config, scratch=self._scratch
-        )
+            access = owned_log(self._run, place, config=config, scratch=self._scratch)
+            erasing.add_log(ErasedLog(access, self._request))
 
     def _refused(
         self, place: Place, config: LogConfig, locks: Locks, *, is_live: bool

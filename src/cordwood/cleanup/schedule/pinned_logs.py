@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-from cordwood.cleanup.access.log_access import OwnedLog
 from cordwood.cleanup.access.measured_log import MeasuredLog
 from cordwood.cleanup.access.offline.directories import (
     Locks,
@@ -18,7 +17,7 @@ from cordwood.cleanup.access.offline.directories import (
 from cordwood.cleanup.access.offline.groups import OfflineGroups
 from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory, PartitionDir
 from cordwood.cleanup.access.offline.run import OfflineRun
-from cordwood.cleanup.access.offline.stopped_log import StoppedLog
+from cordwood.cleanup.access.owned_logs import is_archived, owned_log
 from cordwood.cleanup.plan.assumed_retention import AssumedRetention, assumed_of, removes_by_time
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.check_plan import (
@@ -184,43 +183,21 @@ class PinnedLogs:
 
     def _owner_of(self, place: Place, report: PartitionReport, resolved: Resolved) -> PartitionRun:
         config = resolved.config
-        on_disk: OwnedLog
-        path = place.partition.path
-        if OS.is_mounted(path) and not is_tiered(path):
-            on_disk = self._archived(place, report, resolved)
-        else:
-            on_disk = StoppedLog(
-                self._offline,
-                place.log_dir,
-                place.partition,
-                config=config,
-                origins=resolved.origin,
-                holds=report.holds,
-            )
+        on_disk = owned_log(
+            self._offline,
+            place,
+            config=config,
+            scratch=self.scratch,
+            stages_there=self.request.stages_in_archive and not self.request.measured,
+            origins=resolved.origin,
+            holds=report.holds,
+        )
         if not self.request.measured or self.scratch is None:
             return PartitionRun(self.run, on_disk, report=report, config=config)
         measured = MeasuredLog(on_disk, self.scratch, now_ms=self.request.now_ms)
         owner = PartitionRun(self.run, measured, report=report, config=config)
         self.measured[owner] = measured
         return owner
-
-    def _archived(self, place: Place, report: PartitionReport, resolved: Resolved) -> OwnedLog:
-        # What speaks to object storage is loaded where there is some.
-        from cordwood.cleanup.access.archived.archived_log import (  # noqa: PLC0415
-            ArchivedLog,
-            archive_at,
-        )
-
-        return ArchivedLog(
-            self._offline,
-            archive_at(place.partition.path),
-            place.partition,
-            config=resolved.config,
-            scratch=self.scratch,
-            stages_there=self.request.stages_in_archive and not self.request.measured,
-            origins=resolved.origin,
-            holds=report.holds,
-        )
 
     def _settings_of(self, place: PartitionDir, report: PartitionReport) -> Resolved | None:
         topic = place.topic_partition.topic
@@ -253,7 +230,7 @@ class PinnedLogs:
             asked = {
                 owner: pool.submit(_capture, owner)
                 for owner in self.owners
-                if OS.is_mounted(Path(owner.report.log_dir))
+                if is_archived(Path(owner.report.log_dir))
                 and not owner.config.cordwood_retention_groups  # which all logs share
             }
             for owner in self.shown("reading partitions", self.owners):

@@ -12,16 +12,16 @@ is announced, and the marks of an attempt, are small objects below `staging/`.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from cordwood.format.varint import Buffer
+from cordwood.storage.archives.digested import CHUNK_BYTES, put_digested
 from cordwood.storage.archives.manifest import DATA, ArchivedLogId
 from cordwood.storage.archives.object_file import ObjectFile
 from cordwood.storage.filesystem import File
@@ -37,7 +37,6 @@ STAGING: Final = "staging/"
 _SEGMENT_FILE: Final = re.compile(
     rf"(\d{{20}})(\.log|\.index|\.timeindex|\.txnindex)\.(\w+){re.escape(STAGED_SUFFIX)}", re.ASCII
 )
-_CHUNK_BYTES: Final = 1 << 20
 
 
 def staged_key(place: str, name: str) -> str:
@@ -150,21 +149,13 @@ class _StagedFile:
         """Puts the object."""
         if self._is_put:
             return
-        digest = hashlib.sha256()
-
-        def chunks() -> Iterator[bytes]:
-            for position in range(0, self._size, _CHUNK_BYTES):
-                chunk = self.read_at(_CHUNK_BYTES, position)
-                digest.update(chunk)
-                yield chunk
-
+        starts = range(0, self._size, CHUNK_BYTES)
+        chunks = (self.read_at(CHUNK_BYTES, start) for start in starts)
         try:
-            self._store.put(
-                self._key, b"".join(chunks()) if self._size <= _CHUNK_BYTES else chunks()
-            )
+            digest = put_digested(self._store, self._key, chunks, self._size)
         except ObjectStoreError as error:
             raise OSError(errno.EIO, str(error), self._store.url_of(self._key)) from error
-        self._digests[self._key] = digest.hexdigest()
+        self._digests[self._key] = digest
         self._is_put = True
 
     def size(self) -> int:

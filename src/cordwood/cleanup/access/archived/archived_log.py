@@ -8,7 +8,6 @@ manifest names any more are removed later, as garbage.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -46,6 +45,7 @@ from cordwood.format.file_names import (
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.rng import SystemRng
 from cordwood.storage.archives.archive_filesystem import ArchiveFileSystem
+from cordwood.storage.archives.digested import CHUNK_BYTES, put_digested
 from cordwood.storage.archives.manifest import (
     ArchivedFile,
     ArchivedSegment,
@@ -55,7 +55,6 @@ from cordwood.storage.archives.staging import staged_key
 from cordwood.storage.filesystem import OS
 from cordwood.storage.replace import StagedSegment
 
-_CHUNK_BYTES: Final = 1 << 20
 _RUN_DIGITS: Final = 12
 
 
@@ -379,23 +378,16 @@ class ArchivedLog(OwnedLog):
         return files
 
     def _put_file(self, path: Path, key: str, name: str) -> ArchivedFile:
-        digest = hashlib.sha256()
         with closing(OS.open(path)) as file:
             size_bytes = file.size()
-
-            def chunks() -> Iterator[bytes]:
-                for position in range(0, size_bytes, _CHUNK_BYTES):
-                    chunk = file.read_at(_CHUNK_BYTES, position)
-                    digest.update(chunk)
-                    yield chunk
-
-            content = b"".join(chunks()) if size_bytes <= _CHUNK_BYTES else chunks()
-            self._archive.archive.store.put(key, content)
+            starts = range(0, size_bytes, CHUNK_BYTES)
+            chunks = (file.read_at(CHUNK_BYTES, start) for start in starts)
+            digest = put_digested(self._archive.archive.store, key, chunks, size_bytes)
         return ArchivedFile(
             name=name,
             key=key,
             size_bytes=size_bytes,
-            sha256=digest.hexdigest(),
+            sha256=digest,
             modified_ns=OS.facts_of(path).modified_ns,
         )
 
